@@ -1,0 +1,42 @@
+"""What a command is, and the table in which command modules enter themselves.
+
+@command("doctor", "say what works here", example="doctor --json")
+def doctor(args) -> Result: ...
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+COMMANDS: dict[str, "Command"] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a command found: `data` for --json, `text` (a rich renderable) for people, `ok` for the exit status."""
+
+    ok: bool
+    data: dict
+    text: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One subcommand; `arguments` adds its own options to the subparser."""
+
+    name: str
+    summary: str
+    example: str
+    run: Callable[[argparse.Namespace], Result]
+    arguments: Callable[[argparse.ArgumentParser], None] | None = None
+
+
+def command(name: str, summary: str, *, example: str, arguments=None):
+    """Registers the decorated function as the subcommand `name`."""
+
+    def register(run):
+        COMMANDS[name] = Command(name, summary, example, run, arguments)
+        return run
+
+    return register

@@ -1,0 +1,51 @@
+"""Timing by interleaved rounds: every round times every candidate once, so that drift of the machine hits all alike.
+
+Compare candidates by ratios within a round; a median in seconds says little about another machine.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+Candidates = dict[str, Callable[[], object]]
+
+
+def calls_for(candidate: Callable[[], object], seconds: float) -> int:
+    """How many calls take about `seconds`, at least one; also warms the candidate up."""
+    calls = 1
+    while True:
+        took = time_calls(candidate, calls)
+        if took >= seconds / 2 or calls >= 1 << 20:
+            return max(1, round(calls * seconds / max(took, 1e-9)))
+        calls *= 4
+
+
+def time_calls(candidate: Callable[[], object], calls: int) -> float:
+    """Seconds for `calls` calls."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        candidate()
+    return time.perf_counter() - start
+
+
+def interleaved(candidates: Candidates, *, rounds: int, seconds: float = 0.01) -> Iterator[dict[str, float]]:
+    """Yields for each round the seconds per call of each candidate.
+
+    Args:
+        rounds: how often each candidate is measured.
+        seconds: about how long one measurement lasts; short calls are repeated within it.
+
+    The order turns by one each round, so that no candidate always follows the same other.
+    """
+    calls = {name: calls_for(candidate, seconds) for name, candidate in candidates.items()}
+    names = list(candidates)
+    for turn in range(rounds):
+        first = turn % len(names)
+        order = names[first:] + names[:first]
+        took = {name: time_calls(candidates[name], calls[name]) / calls[name] for name in order}
+        yield {name: took[name] for name in names}
+
+
+def median_ratio(rounds: list[dict[str, float]], slow: str, fast: str) -> float:
+    """The median over rounds of time(slow) / time(fast): above 1, `fast` is faster."""
+    return statistics.median(took[slow] / took[fast] for took in rounds)
