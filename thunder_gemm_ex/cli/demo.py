@@ -1,0 +1,148 @@
+"""`demo`: both seed programs before and after, checked against eager, and how their times compare."""
+
+import contextlib
+import itertools
+
+from thunder_gemm_ex.cli._command import Result, command
+
+# A trace longer than this is cut in the terminal; --json has all of it.
+SHOWN_LINES = 12
+CONTRACTIONS = ("matmul", "linear", "gemm")
+ROUNDS = 15
+
+
+@command("demo", "run both seed programs with the executor: traces, checks, times", example="demo --json")
+def demo(args) -> Result:
+    """Exit status 0 when every value and gradient is eager's, within the rounding of its dtype."""
+    import torch
+
+    from thunder_gemm_ex.cli._cases import cases
+
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with progress(args.json) as tell:
+        programs = [run_case(case, tell) for case in cases(device)]
+    data = {
+        "ok": all(p["check"]["ok"] for p in programs),
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "programs": programs,
+    }
+    return Result(data["ok"], data, None if args.json else render(data))
+
+
+@contextlib.contextmanager
+def progress(quiet: bool):
+    """Yields a function that says what is going on, on stderr; silent for --json."""
+    from rich.console import Console
+
+    console = Console(stderr=True, quiet=quiet)
+    with console.status("") as status:
+        yield status.update
+
+
+def run_case(case, tell) -> dict:
+    """Compiles one case every way, checks ours against eager, times all of them."""
+    import thunder_gemm_ex as gx
+    from thunder_gemm_ex.cli._check import cotangents_for, step, tolerance, worst_error
+    from thunder_gemm_ex.cli._traces import trace_lines
+
+    tell(f"{case.name}: compiling and checking")
+    cotangents = cotangents_for(case.program, case.inputs)
+    compiled = contenders(case)
+    want = step(case.program, case.inputs, cotangents)
+    errors = {name: worst_error(step(fn, case.inputs, cotangents), want) for name, fn in compiled.items()}
+    ours, baseline = compiled["gemm_ex"], compiled["Thunder"]
+    limit = tolerance(want)
+    tell(f"{case.name}: timing")
+    report = gx.explain(ours)
+    return {
+        "name": case.name,
+        "sizes": case.sizes,
+        "before": dict(zip(("forward", "backward"), trace_lines(baseline))),
+        "after": dict(zip(("forward", "backward"), trace_lines(ours))),
+        "check": {"ok": errors["gemm_ex"] <= limit, "error": errors["gemm_ex"], "tolerance": limit},
+        "times": times({"eager": case.program, **compiled}, case.inputs, cotangents),
+        "engines": sorted({row.engine for row in report.rows if row.engine}),
+        "rows": [{"op": r.op, "decision": r.decision, "spec": r.spec, "reason": r.reason} for r in report.rows],
+    }
+
+
+def contenders(case) -> dict:
+    """Name -> compiled program: Thunder as it is, Thunder with the same fuser as ours, and ours."""
+    import thunder
+    from thunder.executors.torch_compile import torch_compile_ex
+
+    import thunder_gemm_ex as gx
+
+    found = {"Thunder": thunder.jit(case.program)}
+    if case.fuser == "torchcompile":
+        found["Thunder + torchcompile"] = thunder.jit(case.program, executors=[torch_compile_ex])
+        found["gemm_ex"] = thunder.jit(case.program, executors=[gx.gemm_ex, torch_compile_ex])
+    else:
+        found["gemm_ex"] = thunder.jit(case.program, executors=gx.executors())
+    return found
+
+
+def times(programs: dict, inputs, cotangents) -> dict[str, float]:
+    """How many times ours goes into each other's time: 1.5 means that ours is 1.5 times as fast."""
+    import torch
+
+    from thunder_gemm_ex.cli._check import step
+    from thunder_gemm_ex.cli._interleave import interleaved, median_ratio
+
+    def candidate(program):
+        def call():
+            step(program, inputs, cotangents)
+            if inputs[0].is_cuda:
+                torch.cuda.synchronize()
+
+        return call
+
+    rounds = list(interleaved({name: candidate(program) for name, program in programs.items()}, rounds=ROUNDS))
+    return {name: median_ratio(rounds, name, "gemm_ex") for name in programs if name != "gemm_ex"}
+
+
+def render(data: dict):
+    """One block per program: traces side by side, then check, engines and ratios."""
+    from rich.console import Group
+    from rich.text import Text
+
+    blocks = [part for program in data["programs"] for part in render_program(program)]
+    verdict = "every value and gradient is eager's" if data["ok"] else "WRONG VALUES, see above"
+    return Group(*blocks, Text(f"On {data['device']}, torch {data['torch']}: {verdict}."))
+
+
+def render_program(program: dict):
+    """The parts of one program's block."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"{program['name']}: {program['sizes']}", title_justify="left", show_lines=True)
+    table.add_column("")
+    table.add_column("Thunder", overflow="fold")
+    table.add_column("Thunder with gemm_ex", overflow="fold")
+    for direction in ("forward", "backward"):
+        before, after = program["before"][direction], program["after"][direction]
+        if before or after:
+            table.add_row(direction, Text(shorten(before)), Text(shorten(after)))
+    yield table
+    check = program["check"]
+    said = "equal to eager's" if check["ok"] else "NOT eager's"
+    yield Text(f"  values: {said} (largest difference {check['error']:.1e} of {check['tolerance']:.1e} allowed)")
+    yield Text(f"  engine: {', '.join(program['engines']) or 'none, the fuser took all of it in'}")
+    ratios = ", ".join(f"{ratio:.2f}x as fast as {name}" for name, ratio in program["times"].items())
+    yield Text(f"  time:   {ratios}\n")
+
+
+def shorten(lines: list[str]) -> str:
+    """A short trace whole; of a long one the first lines, each contraction with its neighbours, and counts between."""
+    if len(lines) <= SHOWN_LINES:
+        return "\n".join(lines)
+    near = [any(word in line for word in CONTRACTIONS) for line in lines]
+    kept = [i < 3 or any(near[max(0, i - 1) : i + 2]) for i in range(len(lines))]
+    shown = []
+    for keep, group in itertools.groupby(zip(kept, lines), key=lambda pair: pair[0]):
+        group = [line for _, line in group]
+        shown += group if keep else [f"... {len(group)} more"]
+    return "\n".join(shown)
