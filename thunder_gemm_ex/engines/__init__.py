@@ -1,0 +1,1 @@
+"""Engines: what carries a contraction out. They know specs and torch, never traces or rules."""

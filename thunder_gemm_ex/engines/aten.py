@@ -1,0 +1,246 @@
+"""The ATen engine: a contraction written as one torch expression, made once and then only called.
+
+For CPU tensors and every device that cuBLASLt does not serve. A contraction becomes the shortest expression of views and
+one of linear, mm, bmm, matmul, addmm, baddbmm (or mul where nothing is summed); BLAS gets transposed operands as flags.
+A view is a `.reshape` that copies only where eager's own matmul would have copied. The expression is Python source: it is
+compiled once a signature, it is what the report shows, and a call runs it and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from thunder_gemm_ex.spec import Contraction, atoms_of
+from thunder_gemm_ex.spec.contraction import Atom, Dims
+
+NAMES = {
+    "linear": torch.nn.functional.linear,
+    "mm": torch.mm,
+    "bmm": torch.bmm,
+    "matmul": torch.matmul,
+    "addmm": torch.addmm,
+    "baddbmm": torch.baddbmm,
+    "mul": torch.mul,
+    "add": torch.add,
+    "empty": torch.Tensor.new_empty,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """Which terms besides the product a call has: D = alpha * a b + beta * c + bias."""
+
+    alpha: bool = False
+    c: bool = False
+    bias: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there is more to compute than the bare product."""
+        return self.alpha or self.c or self.bias
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_expression(source: str) -> Callable:
+    """The function `(a, b, bias, c, alpha, beta) -> out` that evaluates the expression `source`."""
+    return eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))  # noqa: S307 - our own source
+
+
+def direct(spec: Contraction, terms: Terms) -> str | None:
+    """The expression when one torch call means exactly `spec`, whatever the sizes and strides; else None.
+
+    torch decides about copies there as it does for a user who writes that call.
+    """
+    if terms.alpha or terms.c:
+        return None
+    if _is_linear(spec) and (not terms.bias or spec.bias == (spec.b[0],)):
+        return "linear(a, b, bias)" if terms.bias else "linear(a, b)"
+    return None if terms.bias else _direct_product(spec)
+
+
+def expression(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> str:
+    """The expression for operands with the strides `a` and `b` (in elements), for any spec and terms."""
+    found = direct(spec, terms)
+    if found is not None:
+        return found
+    if not spec.k and not terms.any:
+        return _multiply(spec)
+    return _General(spec, terms, a, b).source()
+
+
+def _is_linear(spec: Contraction) -> bool:
+    a, b, out = spec.a, spec.b, spec.out
+    return len(b) == 2 and len(a) > 0 and a[-1] == b[1] and out == (*a[:-1], b[0])
+
+
+def _direct_product(spec: Contraction) -> str | None:
+    a, b, out = spec.a, spec.b, spec.out
+    if len(a) < 2 or len(b) < 2 or len(out) < 2:
+        return None
+    for swapped in (False, True):
+        left, right = ("b", "a") if swapped else ("a", "b")
+        x, y = (b, a) if swapped else (a, b)
+        for xt in (False, True):
+            for yt in (False, True):
+                if _is_matmul(_transposed(x, xt), _transposed(y, yt), out):
+                    call = {(2, 2): "mm", (3, 3): "bmm"}.get((len(x), len(y)), "matmul")
+                    if call == "bmm" and x[0] != y[0]:
+                        call = "matmul"
+                    return f"{call}({left}{'.mT' * xt}, {right}{'.mT' * yt})"
+    return None
+
+
+def _transposed(dims: Dims, flag: bool) -> Dims:
+    return (*dims[:-2], dims[-1], dims[-2]) if flag else dims
+
+
+def _is_matmul(a: Dims, b: Dims, out: Dims) -> bool:
+    """torch.matmul's own contract on dimensions: batch broadcast, [m, k] @ [k, n] -> [m, n]."""
+    if a[-1] != b[-2] or out[-2:] != (a[-2], b[-1]):
+        return False
+    rank = max(len(a), len(b))
+    if len(out) != rank:
+        return False
+    for i in range(rank - 2):
+        x, y = (dims[i - rank + len(dims)] if i - rank + len(dims) >= 0 else () for dims in (a, b))
+        if out[i] != (x or y) or (x and y and x != y):
+            return False
+    return True
+
+
+def _multiply(spec: Contraction) -> str:
+    """Nothing is summed: a broadcast multiply, written in the order of the output."""
+    order = atoms_of(spec.out)
+    shape = ", ".join(map(str, spec.shape(spec.out)))
+    aligned = [_aligned(spec, name, dims, order) for name, dims in (("a", spec.a), ("b", spec.b))]
+    return f"mul({aligned[0]}, {aligned[1]}).reshape({shape}).contiguous()" if shape else f"mul({', '.join(aligned)})"
+
+
+def _aligned(spec: Contraction, name: str, dims: Dims, order: Sequence[Atom]) -> str:
+    """`name` with one dimension for each atom of `order`, of size 1 where it lacks that atom."""
+    mine = [x for x in order if x in atoms_of(dims)]
+    shape = tuple(spec.sizes[x] if x in mine else 1 for x in order)
+    source = _arranged(spec, name, dims, [(x,) for x in mine])
+    return source if mine == list(order) else f"{source}.reshape({_tuple(shape)})"
+
+
+def _arranged(spec: Contraction, name: str, dims: Dims, groups: Sequence[Sequence[Atom]]) -> str:
+    """`name` permuted and reshaped so that its dimensions are `groups`, each a joined run of atoms."""
+    groups = [tuple(g) for g in groups]
+    stored = atoms_of(dims)
+    runs = sorted((g for g in groups if g), key=lambda g: stored.index(g[0]))
+    if [x for g in runs for x in g] == list(stored):
+        # Join first, permute after: one step fewer, and a copy (should the strides need one) keeps the stored order.
+        by_memory = [*(g for g in groups if not g), *runs]
+        return name + _reshaped(spec, dims, by_memory) + _permuted([by_memory.index(g) for g in groups])
+    order = [x for g in groups for x in g]
+    single = tuple((x,) for x in stored)
+    source = name + _reshaped(spec, dims, single) + _permuted([stored.index(x) for x in order])
+    return source + _reshaped(spec, tuple((x,) for x in order), groups)
+
+
+def _reshaped(spec: Contraction, dims: Sequence[Sequence[Atom]], groups: Sequence[Sequence[Atom]]) -> str:
+    if tuple(map(tuple, dims)) == tuple(map(tuple, groups)):
+        return ""
+    return f".reshape({_tuple([spec.extent(g) for g in groups])})"
+
+
+def _permuted(perm: Sequence[int]) -> str:
+    if list(perm) == sorted(perm):
+        return ""
+    return ".t()" if list(perm) == [1, 0] else f".permute({_tuple(perm)})"
+
+
+def _tuple(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values)) if values else "()"
+
+
+class _General:
+    """Batch, m, n and k each joined to one dimension: mm or bmm of views, and the way back to the output's dimensions."""
+
+    def __init__(self, spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> None:
+        order = atoms_of(spec.out)
+        # BLAS writes rows of n: where the output wants m innermost, the operands change places.
+        self.swapped = bool(spec.m and spec.n) and order.index(spec.m[-1]) > order.index(spec.n[-1])
+        self.spec = spec.swap() if self.swapped else spec
+        self.names = ("b", "a") if self.swapped else ("a", "b")
+        self.strides = (b, a) if self.swapped else (a, b)
+        self.terms = terms
+        self.k = self._cheaper_k()
+
+    def source(self) -> str:
+        spec = self.spec
+        lead = [spec.batch] if spec.batch else []
+        left = _arranged(spec, self.names[0], spec.a, [*lead, spec.m, self.k])
+        right = _arranged(spec, self.names[1], spec.b, [*lead, self.k, spec.n])
+        shape = [spec.extent(g) for g in (*lead, spec.m, spec.n)]
+        order = (*spec.batch, *spec.m, *spec.n)
+        in_place = order == atoms_of(spec.out)
+        product, bias_done = self._product(left, right, shape, in_place)
+        return self._finish(product, order, in_place, bias_done)
+
+    def _product(self, left: str, right: str, shape: Sequence[int], in_place: bool) -> tuple[str, bool]:
+        """The product with as many of the terms as one addmm or baddbmm takes, and whether the bias is among them."""
+        terms, batched = self.terms, bool(self.spec.batch)
+        add = "baddbmm" if batched else "addmm"
+        if terms.c and in_place:
+            return f"{add}(c.reshape({_tuple(shape)}), {left}, {right}, beta=beta, alpha=alpha)", False
+        if terms.bias and not terms.c and self._bias_along_n():
+            bias = _arranged(self.spec, "bias", self.spec.bias, [self.spec.n])
+            return f"{add}({bias}, {left}, {right}, alpha=alpha)", True
+        if terms.alpha:
+            return f"{add}(empty({self.names[0]}, ({_tuple(shape)},)), {left}, {right}, beta=0, alpha=alpha)", False
+        return f"{'bmm' if batched else 'mm'}({left}, {right})", False
+
+    def _finish(self, product: str, order: Sequence[Atom], in_place: bool, bias_done: bool) -> str:
+        spec, terms = self.spec, self.terms
+        shape = spec.shape(spec.out)
+        dims = ((spec.batch,) if spec.batch else ()) + (spec.m, spec.n)
+        if not in_place:
+            perm = [order.index(x) for x in atoms_of(spec.out)]
+            product = f"{product}.reshape({_tuple([spec.sizes[x] for x in order])}).permute({_tuple(perm)})"
+        if not in_place or dims != spec.out:
+            product = f"{product}.reshape({_tuple(shape)})"
+        if not in_place:
+            product += ".contiguous()"
+        if terms.c and not in_place:
+            product = f"add({product}, c, alpha=beta)"
+        if terms.bias and not bias_done:
+            full = _aligned(spec, "bias", spec.bias, atoms_of(spec.out))
+            atoms = _tuple([spec.sizes[x] for x in atoms_of(spec.out)])
+            product = f"add({product}.reshape({atoms}), {full}).reshape({_tuple(shape)})"
+        return product
+
+    def _bias_along_n(self) -> bool:
+        return set(atoms_of(self.spec.bias)) == set(self.spec.n)
+
+    def _cheaper_k(self) -> tuple[Atom, ...]:
+        """The order of the summed atoms that copies fewer elements: one operand's order may force a copy of the other."""
+        spec, kept = self.spec, set(self.spec.k)
+        orders = [tuple(x for x in atoms_of(dims) if x in kept) for dims in (spec.a, spec.b)]
+        return min(orders, key=self._copied)
+
+    def _copied(self, k: tuple[Atom, ...]) -> int:
+        spec = self.spec
+        total = 0
+        for dims, strides, groups in (
+            (spec.a, self.strides[0], (spec.batch, spec.m, k)),
+            (spec.b, self.strides[1], (spec.batch, k, spec.n)),
+        ):
+            if not _joinable(spec, dims, strides, groups):
+                total += spec.extent(atoms_of(dims))
+        return total
+
+
+def _joinable(spec: Contraction, dims: Dims, strides: Sequence[int], groups: Sequence[Sequence[Atom]]) -> bool:
+    """Whether every group of atoms is one dimension of the tensor as it lies in memory."""
+    at: dict[Atom, int] = {}
+    for dim, step in zip(dims, strides):
+        for atom in reversed(dim):
+            at[atom] = step
+            step *= spec.sizes[atom]
+    return all(at[x] == at[y] * spec.sizes[y] for g in groups for x, y in zip(g, g[1:]))

@@ -1,0 +1,166 @@
+"""From a spec text and tensors to a call: which engine, and the one place where a running program enters the engines.
+
+A `Site` is everything that was decided for one spec text. Where one torch call means the spec whatever its operands'
+layout, that call *is* the site; otherwise it keeps one decision for each signature (shapes, strides, device).
+Nothing is parsed, planned or compiled after the first call with a signature.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import torch
+
+from thunder_gemm_ex.engines import aten, cublaslt
+from thunder_gemm_ex.spec import Contraction, Pattern, parse
+
+# Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
+MAX_SIGNATURES = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """How one signature of a site is carried out."""
+
+    engine: str
+    detail: str
+    reason: str
+    run: Callable
+
+
+class Site:
+    """The decisions for one spec text and one set of terms; call it with (a, b, bias, c, alpha, beta)."""
+
+    def __init__(self, text: str, terms: aten.Terms) -> None:
+        self.text = text
+        self.terms = terms
+        self.pattern: Pattern = parse(text)
+        self.decisions: dict[tuple, Decision] = {}
+        whole = _generic(self.pattern)
+        source = None if whole is None else aten.direct(whole, terms)
+        self.direct = Decision("aten", source, "", aten.compile_expression(source)) if source else None
+
+    def __call__(self, a, b, bias=None, c=None, alpha=1, beta=0):
+        """Run the contraction; the operands have been checked when compiling, or by `gx.gemm`."""
+        direct = self.direct
+        if direct is not None and not a.is_cuda and not _forced:
+            return direct.run(a, b, bias)
+        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype)
+        decision = self.decisions.get(key)
+        if decision is None:
+            decision = self._decide(key, a, b, bias)
+        return decision.run(a, b, bias, c, alpha, beta)
+
+    def decision_for(self, a, b, bias=None) -> Decision:
+        """What a call with these operands would do; for reports."""
+        if self.direct is not None and not a.is_cuda and not _forced:
+            return self.direct
+        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype)
+        return self.decisions.get(key) or self._decide(key, a, b, bias)
+
+    def _decide(self, key: tuple, a, b, bias) -> Decision:
+        spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
+        fallback = self._aten(spec, a, b)
+        decision = fallback
+        if a.is_cuda or _forced:
+            decision = self._cublaslt(spec, a, fallback)
+        if len(self.decisions) >= MAX_SIGNATURES:
+            self.decisions.clear()
+        self.decisions[key] = decision
+        return decision
+
+    def _aten(self, spec: Contraction, a, b) -> Decision:
+        source = aten.expression(spec, self.terms, a.stride(), b.stride())
+        return Decision("aten", source, "", aten.compile_expression(source))
+
+    def _cublaslt(self, spec: Contraction, a, fallback: Decision) -> Decision:
+        reason = cublaslt_refusal(spec, a)
+        if reason:
+            return dataclasses.replace(fallback, reason=reason)
+        run = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, _dense(spec))
+        return Decision("cublaslt", str(spec), "", _cublaslt_call(run, spec, a.dtype, fallback.run))
+
+
+def cublaslt_refusal(spec: Contraction, a: torch.Tensor) -> str:
+    """Why cuBLASLt is not asked for this contraction, or "" if it is."""
+    if type(a) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(a).__name__} has no memory of its own that a library call could read"
+    if a.dtype not in cublaslt.DTYPES:
+        return f"{a.dtype} is not among the types that the cublaslt engine computes"
+    if 0 in spec.sizes.values():
+        return "a dimension has size 0: there is nothing to multiply"
+    library = cublaslt.status()
+    return "" if library["usable"] or _forced else "; ".join(library["missing"])
+
+
+def _dense(spec: Contraction) -> list[int]:
+    return [spec.sizes.get(x, 1) for x in range(max(spec.sizes, default=-1) + 1)]
+
+
+def _cublaslt_call(run: Callable, spec: Contraction, dtype: torch.dtype, fallback: Callable) -> Callable:
+    shape = spec.shape(spec.out)
+    flags = cublaslt.flags_from_torch
+
+    def call(a, b, bias=None, c=None, alpha=1, beta=0):
+        # The neg bit is a view's property that no stride shows; the library would read the memory without it.
+        if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
+            return fallback(a, b, bias, c, alpha, beta)
+        out = a.new_empty(shape)
+        if run(a, b, out, bias, c, float(alpha), float(beta), flags(dtype)):
+            return fallback(a, b, bias, c, alpha, beta)
+        return out
+
+    return call
+
+
+def _generic(pattern: Pattern) -> Contraction | None:
+    """The contraction with every label kept, as if no size were 1; None if a joined dimension has to be split."""
+    tensors = (pattern.a, pattern.b, pattern.out, pattern.bias or ())
+    if any(len(dim) > 1 for dims in tensors for dim in dims):
+        return None
+    names = list(dict.fromkeys(n for dims in tensors for dim in dims for n in dim))
+    numbered = [tuple(tuple(names.index(n) for n in dim) for dim in dims) for dims in tensors]
+    sizes = {i: 2 for i in range(len(names))}
+    return Contraction(*numbered[:3], sizes, None if pattern.bias is None else numbered[3])
+
+
+_sites: dict[tuple[str, aten.Terms], Site] = {}
+_plain_sites: dict[str, Site] = {}
+_forced = False
+
+
+def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - frozen
+    """The site of a spec text, made on first use."""
+    found = _sites.get((text, terms))
+    if found is None:
+        found = _sites[text, terms] = Site(text, terms)
+        if not terms.any:
+            _plain_sites[text] = found
+    return found
+
+
+def run_gemm(a, b, spec, bias=None, alpha=1):
+    """What a compiled trace calls as `gemm`: D = alpha * a b + bias."""
+    if bias is None and alpha == 1:
+        found = _plain_sites.get(spec)
+        return site(spec)(a, b) if found is None else found(a, b)
+    return site(spec, aten.Terms(alpha=alpha != 1, bias=bias is not None))(a, b, bias, None, alpha, 0)
+
+
+@contextlib.contextmanager
+def everywhere() -> Iterator[None]:
+    """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
+    global _forced
+    saved = _forced, dict(_sites), dict(_plain_sites)
+    _sites.clear()
+    _plain_sites.clear()
+    _forced = True
+    try:
+        yield
+    finally:
+        _forced = saved[0]
+        for ours, theirs in zip((_sites, _plain_sites), saved[1:]):
+            ours.clear()
+            ours.update(theirs)

@@ -1,0 +1,95 @@
+"""The executor `gemm_ex`: a FusionExecutor whose fusion pass is a list of rules over the graph of a trace.
+
+It claims nothing symbol by symbol: what an operand comes from is only visible in a whole trace. So it has to stand before
+every fuser in the list of executors; behind one, views and matmuls may already be swallowed, and it warns.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+from thunder.core.compile_data import get_compile_data
+from thunder.core.trace import TraceCtx, TraceProvenance
+from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
+
+from thunder_gemm_ex import report
+from thunder_gemm_ex._version import __version__
+from thunder_gemm_ex.emit import emit
+from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.rules.find import find_matmuls
+from thunder_gemm_ex.rules.fold_operands import fold_operands
+from thunder_gemm_ex.rules.fold_results import fold_results
+from thunder_gemm_ex.rules.give_back import give_back
+from thunder_gemm_ex.rules.multiply import mark_multiplies
+from thunder_gemm_ex.symbols import Options, define_gemm, read_options
+
+
+class GemmExecutor(FusionExecutor):
+    """Makes every matmul of a trace one contraction, or a multiply where nothing is summed, or leaves it alone."""
+
+    def __init__(self) -> None:
+        super().__init__("gemm_ex", version=__version__)
+        self._fuel: int | FUEL_LEVEL = FUEL_LEVEL.UNLIMITED
+        self._warned = False
+
+    def get_fuel(self, amount: int = 1, /) -> bool:
+        """Take `amount` of optimization fuel (one unit a fold or multiply); False when it is used up."""
+        if self._fuel is FUEL_LEVEL.UNLIMITED:
+            return True
+        if self._fuel < amount:
+            return False
+        self._fuel -= amount
+        return True
+
+    def set_fuel(self, value: int | FUEL_LEVEL) -> None:
+        """Limit the number of rewrites from now on, to bisect a wrong result."""
+        self._fuel = value
+
+    def fusion_pass(self, trace: TraceCtx) -> TraceCtx:
+        """The trace with its matmuls rewritten; called by Thunder once a program, before the fusers listed behind."""
+        start = time.perf_counter_ns()
+        options = read_options()
+        behind = self._fusers_before()
+        graph = Graph(trace)
+        declined = find_matmuls(graph)
+        self._apply_rules(graph, options)
+        changed = any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
+        rewritten = emit(graph, gemm) if changed else trace
+        report.record(graph, declined, behind)
+        if changed:
+            took = (time.perf_counter_ns() - start) // 1_000_000
+            rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
+        return rewritten
+
+    def _apply_rules(self, graph: Graph, options: Options) -> None:
+        # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
+        fold_results(graph, self.get_fuel)
+        fold_operands(graph, self.get_fuel)
+        fold_results(graph, self.get_fuel)
+        if options.small != "off":
+            mark_multiplies(graph, self.get_fuel)
+        give_back(graph, options.claim)
+
+    def _fusers_before(self) -> list[str]:
+        data = get_compile_data()
+        executors = () if data is None else data.executors_list
+        before = []
+        for ex in executors:
+            if ex is self:
+                break
+            if isinstance(ex, FusionExecutor):
+                before.append(str(ex.name))
+        if before and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"gemm_ex is listed after {', '.join(before)}, which has already taken the views and matmuls of the "
+                "program into its regions: list gemm_ex first, as gx.executors() does.",
+                stacklevel=2,
+            )
+        return before
+
+
+gemm_ex = GemmExecutor()
+register_executor(gemm_ex)
+gemm = define_gemm(gemm_ex)

@@ -1,0 +1,90 @@
+"""Rule: find the matmuls of a trace and state each as a contraction. What cannot be stated is declined, with the reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from thunder.core import dtypes
+from thunder.core.compile_data import using_symbolic_values
+from thunder.core.prims import PrimIDs
+from thunder.core.proxies import TensorProxy
+from thunder.core.symbol import BoundSymbol
+
+from thunder_gemm_ex.graph import Graph, Matmul, is_backward, shapes
+from thunder_gemm_ex.spec import plain
+
+# Torch's executor has claimed most operations before a fusion pass runs, fusers keep Thunder's own symbols: match both.
+_OPS = {
+    "matmul": "matmul",
+    "torch.matmul": "matmul",
+    PrimIDs.MATMUL: "matmul",
+    "bmm": "bmm",
+    "torch.bmm": "bmm",
+    "linear": "linear",
+    "torch.nn.functional.linear": "linear",
+    PrimIDs.LINEAR: "linear",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Declined:
+    """A matmul that stays as it was, and why."""
+
+    position: int
+    bsym: BoundSymbol
+    op: str
+    reason: str
+
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to the backward part of a joint trace."""
+        return is_backward(self.bsym)
+
+
+def find_matmuls(graph: Graph) -> list[Declined]:
+    """Fill `graph.matmuls`; returns the matmuls that no rule may touch."""
+    declined = []
+    for position, bsym in enumerate(graph.bsyms):
+        op = _OPS.get(bsym.sym.id)
+        if op is None:
+            continue
+        reason = _refusal(bsym)
+        if reason:
+            declined.append(Declined(position, bsym, op, reason))
+        else:
+            graph.matmuls[position] = _state(position, bsym, op)
+    return declined
+
+
+def _tensors(bsym: BoundSymbol) -> list:
+    """a, b and, for a linear, the bias or None, however the call spells them."""
+    names = ("bias",) if _OPS[bsym.sym.id] == "linear" else ()
+    values = list(bsym.args) + [bsym.kwargs[n] for n in ("a", "w", "other", "mat2", *names) if n in bsym.kwargs]
+    return values[: 2 + len(names)]
+
+
+def _refusal(bsym: BoundSymbol) -> str:
+    if using_symbolic_values():
+        return "sizes are symbolic here, and a spec needs static ones: what holds for this call may not for the next"
+    present = [x for x in (*_tensors(bsym), bsym.output) if x is not None]
+    other = next((x for x in present if type(x) is not TensorProxy), None)
+    if other is not None:
+        return f"{getattr(other, 'name', other)} is a {type(other).__name__}, not a plain tensor"
+    if shapes(present) is None:
+        return "a size is only known when running, and a spec needs static ones"
+    if len({x.dtype for x in present}) > 1 or len({x.device for x in present}) > 1:
+        return "its tensors differ in dtype or device"
+    return ""
+
+
+def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul:
+    a, b, *rest = _tensors(bsym)
+    bias = rest[0] if rest else None
+    spec = plain(shapes([a, b] if bias is None else [a, b, bias]), transposed_b=op == "linear")
+    assert spec.shape(spec.out) == tuple(bsym.output.shape), (spec, bsym)
+    return Matmul(position, bsym, op, spec, a, b, bsym.output, bias)
+
+
+def is_floating(proxy: TensorProxy) -> bool:
+    """Whether a tensor is of a real or complex floating dtype."""
+    return dtypes.is_inexact_dtype(proxy.dtype)

@@ -1,0 +1,97 @@
+"""What folding needs to know of strides before anything runs: propagated from bases through the views that remain.
+
+A proxy has no strides. A tensor that no view makes is taken as contiguous; a permute or broadcast of it is strided, a
+reshape is strided where the strides allow it and a copy where they do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from thunder.core.proxies import TensorProxy
+
+from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.spec import Broadcast, Contraction, Cost, Permute, Reshape, Step, cost
+from thunder_gemm_ex.spec.cost import from_dims
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Assumed strides, in elements, and the number of elements that views copied to get there (0: no copy)."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    copies: int = 0
+    copied: int = 0
+
+
+def layout_of(graph: Graph, proxy: TensorProxy) -> Layout:
+    """The layout of a tensor as the trace now makes it."""
+    view = graph.view_making(proxy)
+    if view is None:
+        return packed(tuple(int(s) for s in proxy.shape))
+    layout = layout_of(graph, view.source)
+    for step in view.steps:
+        layout = apply(layout, step)
+    return layout
+
+
+def packed(shape: tuple[int, ...], copies: int = 0, copied: int = 0) -> Layout:
+    """A contiguous layout."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return Layout(shape, tuple(reversed(strides)), copies, copied)
+
+
+def apply(layout: Layout, step: Step) -> Layout:
+    """The layout that a view step gives."""
+    shape, strides = layout.shape, layout.strides
+    if isinstance(step, Permute):
+        moved = [tuple(x[i] for i in step.perm) for x in (shape, strides)]
+        return dataclasses.replace(layout, shape=moved[0], strides=moved[1])
+    if isinstance(step, Broadcast):
+        spread = [0] * len(step.shape)
+        for i, d in enumerate(step.dims):
+            spread[d] = strides[i] if step.source[i] == step.shape[d] else 0
+        return dataclasses.replace(layout, shape=step.shape, strides=tuple(spread))
+    assert isinstance(step, Reshape)
+    found = reshaped_strides(shape, strides, step.shape)
+    if found is not None:
+        return dataclasses.replace(layout, shape=step.shape, strides=found)
+    size = 1
+    for s in step.shape:
+        size *= s
+    return packed(step.shape, layout.copies + 1, layout.copied + size)
+
+
+def reshaped_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of a reshape that needs no copy, or None: torch's own rule (runs of mergeable dimensions)."""
+    if 0 in shape:
+        return packed(new).strides
+    runs: list[list[int]] = []  # [elements, innermost stride], outermost run first
+    for size, step in zip(shape, strides):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * step:
+            runs[-1] = [runs[-1][0] * size, step]
+        else:
+            runs.append([size, step])
+    found: list[int] = []
+    left, step = runs.pop() if runs else (1, 1)
+    for size in reversed(new):
+        if size > 1 and left == 1:
+            left, step = runs.pop()
+        found.append(step)
+        if left % size:
+            return None
+        left, step = left // size, step * size
+    return tuple(reversed(found))
+
+
+def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:
+    """The cost of a contraction on these operands, copies that the views above them make included."""
+    layouts = [layout_of(graph, p) for p in (a, b)]
+    strides = [from_dims(spec, dims, layout.strides) for dims, layout in zip((spec.a, spec.b), layouts)]
+    return cost(spec, *strides, copies=copies + sum(layout.copies for layout in layouts))

@@ -1,0 +1,80 @@
+"""The Thunder symbol `gemm`: its meta function, how a trace prints it, and the compile options of the executor."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from thunder.core.codeutils import prettyprint
+from thunder.core.compile_data import get_compile_option
+from thunder.core.prims import OpTags
+from thunder.core.proxies import TensorProxy
+from thunder.core.symbol import Symbol
+from thunder.extend import FusionExecutor
+
+from thunder_gemm_ex.engines.choose import run_gemm
+from thunder_gemm_ex.spec import Contraction, SpecError, parse
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(text: str):
+    return parse(text)
+
+
+def gemm_meta(a: TensorProxy, b: TensorProxy, spec: str, bias: TensorProxy | None = None, alpha: float = 1):
+    """The output of `alpha * a b + bias` as the spec labels it. SpecError where shapes do not fit the spec."""
+    contraction: Contraction = _parsed(spec).bind(a.shape, b.shape, None if bias is None else bias.shape)
+    for name, operand in (("b", b), ("bias", bias)):
+        if operand is not None and (operand.dtype != a.dtype or operand.device != a.device):
+            raise SpecError(f"{name} is {operand.dtype} on {operand.device}, and must be as a: {a.dtype} on {a.device}")
+    return TensorProxy(like=a, shape=contraction.shape(contraction.out))
+
+
+def print_gemm(bsym, out_printables, arg_printables, kwarg_printables) -> str:
+    """`t5 = gemm(x, w, "a b k, n k -> a b n")`: the spec in double quotes, arguments at their defaults left out."""
+    a, b, spec, bias, alpha = (*arg_printables, *([None, 1][len(arg_printables) - 3 :]))
+    shown = [prettyprint(a), prettyprint(b), f'"{spec}"']
+    shown += [] if bias is None else [prettyprint(bias)]
+    shown += [] if alpha == 1 else [f"alpha={alpha!r}"]
+    out = prettyprint(out_printables, literals_as_underscores=True)
+    return f"{out} = gemm({', '.join(shown)})  # {prettyprint(out_printables, with_type=True)}"
+
+
+def define_gemm(executor: FusionExecutor) -> Symbol:
+    """Register `gemm` with the executor. Not recomputed in a backward unasked: it is a matmul."""
+    return executor.register_operator(
+        "gemm",
+        meta=gemm_meta,
+        fn=run_gemm,
+        tags=(OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD),
+        python_printer=print_gemm,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The compile options of the executor, as given to thunder.jit."""
+
+    claim: str
+    small: str
+    numerics: str
+    epilogue: bool
+
+
+_ALLOWED = {
+    "gemm_claim": (("patterns", "all"), "Which matmuls become gemm: those with something to fold, or all."),
+    "gemm_small": (("k1", "off"), "Which small matmuls become pointwise operations: those with K=1, or none."),
+    "gemm_numerics": (("torch",), "How sums may be rounded: as torch's own flags say."),
+    "gemm_epilogue": ((True, False), "Whether neighbours of a matmul may become part of its call."),
+}
+
+
+def read_options() -> Options:
+    """The options of the program being compiled. ValueError names an option whose value is not one of its choices."""
+    values = {}
+    for name, (choices, doc) in _ALLOWED.items():
+        value = get_compile_option(name, f"{doc} One of {', '.join(map(repr, choices))}; default {choices[0]!r}.")
+        if value is not None and value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, was {value!r}")
+        values[name.removeprefix("gemm_")] = choices[0] if value is None else value
+    return Options(**values)
