@@ -1,14 +1,16 @@
-"""Writing the graph back as a trace: claimed matmuls as `gemm`, multiplies as prims, all else as it was."""
+"""Writing the graph back as a trace: claimed matmuls as `gemm`, multiplies as pointwise operations, all else as it was."""
 
 from __future__ import annotations
 
-from thunder.core import dtypes, prims
+import thunder.torch as ltorch
+from thunder.core import dtypes
 from thunder.core.proxies import TensorProxy, variableify
 from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, from_trace, tracectx
 from thunder.core.transform_common import dce
 
 from thunder_gemm_ex.graph import Graph, Matmul
+from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, print_spec
 from thunder_gemm_ex.spec.contraction import Dims
 
@@ -54,7 +56,7 @@ def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol
     scope: list[BoundSymbol] = []
     with tracectx(trace):
         trace.push_scope(scope)
-        made = _product(matmul, keep_strides=graph.strides_reach_output(matmul.out))
+        made = _product(matmul, keep_strides=strides_reach_output(graph, matmul.out))
         trace.pop_scope()
     assert tuple(made.shape) == tuple(matmul.out.shape) and made.dtype == matmul.out.dtype, (matmul.spec, made)
     swap = {variableify(made): matmul.out}
@@ -62,22 +64,30 @@ def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol
 
 
 def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
-    """a * b (+ bias) over the atoms of the output; 16-bit types compute in float32 and round once, as eager's GEMM does."""
-    spec, order = matmul.spec, atoms_of(matmul.spec.out)
-    wide = dtypes.float32 if matmul.out.dtype in (dtypes.bfloat16, dtypes.float16) else matmul.out.dtype
-    parts = [_aligned(spec, p, getattr(spec, name), order, wide) for name, p in matmul.operands()]
-    made = prims.mul(parts[0], parts[1])
+    """a * b (+ bias), broadcast; 16-bit types with a bias compute in float32 and round once, as eager's GEMM does."""
+    spec, dtype = matmul.spec, matmul.out.dtype
+    groups = _groups(spec)
+    parts = [_aligned(spec, p, getattr(spec, name), groups) for name, p in matmul.operands()]
+    wide = len(parts) == 3 and dtype in (dtypes.bfloat16, dtypes.float16)
+    if wide:
+        parts = [ltorch.to(p, dtypes.float32) for p in parts]
+    made = ltorch.mul(parts[0], parts[1])
     if len(parts) == 3:
-        made = prims.add(made, parts[2])
-    made = _cast(made, matmul.out.dtype)
-    shape = spec.shape(spec.out)
-    if tuple(made.shape) != shape:
-        made = prims.reshape(made, shape)
+        made = ltorch.add(made, parts[2])
+    if wide:
+        made = ltorch.to(made, dtype)
+    made = _reshaped(made, spec.shape(spec.out))
     if keep_strides and _order_may_differ(spec):
-        import thunder.torch as ltorch
-
         made = ltorch.contiguous(made)
     return made
+
+
+def _groups(spec: Contraction) -> Dims:
+    """The dimensions to multiply over: those of the output, or its atoms where a dimension joins labels of a and of b."""
+    a, b = set(atoms_of(spec.a)), set(atoms_of(spec.b))
+    if all(len({(x in a, x in b) for x in dim}) <= 1 for dim in spec.out):
+        return spec.out
+    return tuple((x,) for x in atoms_of(spec.out))
 
 
 def _order_may_differ(spec: Contraction) -> bool:
@@ -85,19 +95,15 @@ def _order_may_differ(spec: Contraction) -> bool:
     return any(len(atoms_of(dims)) > 1 for dims in (spec.a, spec.b))
 
 
-def _aligned(spec: Contraction, x: TensorProxy, dims: Dims, order, dtype) -> TensorProxy:
-    """`x` broadcast to one dimension for each atom of the output, in its order."""
+def _aligned(spec: Contraction, x: TensorProxy, dims: Dims, groups: Dims) -> TensorProxy:
+    """`x` with one dimension for each of `groups`, of size 1 where it lacks that one."""
     stored = atoms_of(dims)
-    if tuple((atom,) for atom in stored) != dims:
-        x = prims.reshape(x, tuple(spec.sizes[atom] for atom in stored))
-    wanted = sorted(range(len(stored)), key=lambda i: order.index(stored[i]))
-    if wanted != sorted(wanted):
-        x = prims.transpose(x, tuple(wanted))
-    x = _cast(x, dtype)
-    at = tuple(order.index(stored[i]) for i in wanted)
-    shape = tuple(spec.sizes[atom] for atom in order)
-    return x if len(at) == len(order) else prims.broadcast_in_dim(x, shape, at)
+    wanted = [x for group in groups for x in group if x in stored]
+    if wanted != list(stored):
+        x = _reshaped(x, tuple(spec.sizes[atom] for atom in stored))
+        x = ltorch.permute(x, tuple(stored.index(atom) for atom in wanted))
+    return _reshaped(x, tuple(spec.extent(atom for atom in group if atom in stored) for group in groups))
 
 
-def _cast(x: TensorProxy, dtype) -> TensorProxy:
-    return x if x.dtype == dtype else prims.convert_element_type(x, dtype)
+def _reshaped(x: TensorProxy, shape: tuple[int, ...]) -> TensorProxy:
+    return x if tuple(x.shape) == shape else ltorch.reshape(x, shape)

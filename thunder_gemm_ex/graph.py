@@ -19,8 +19,6 @@ from thunder.core.trace import TraceCtx
 
 from thunder_gemm_ex.spec import Broadcast, Contraction, Permute, Reshape, Step
 
-# Operations whose result never takes its strides from an operand's strides: what feeds them may change its layout freely.
-_FRESH_STRIDES = {PrimIDs.CAT, "cat", "torch.cat", PrimIDs.EMBEDDING, "embedding"}
 _MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}
 
 
@@ -130,23 +128,6 @@ class Graph:
         matmul.out = view.out
         # Later folds look the tensor up by name: it must be the matmul that they find, not the vanished view.
         self.makers[view.out.name] = matmul.position
-
-    def strides_reach_output(self, proxy: Proxy) -> bool:
-        """Whether a forward output may take its strides from `proxy`, through views and pointwise operations."""
-        todo, seen = [proxy.name], set()
-        while todo:
-            name = todo.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in self.returned:
-                return True
-            for position in self.users.get(name, ()):
-                bsym = self.bsyms[position]
-                if bsym is None or position in self.matmuls or is_backward(bsym) or bsym.sym.id in _FRESH_STRIDES:
-                    continue
-                todo.extend(p.name for p in bsym.flat_proxy_outs)
-        return False
 
 
 def is_backward(bsym: BoundSymbol) -> bool:

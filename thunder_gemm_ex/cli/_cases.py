@@ -21,11 +21,6 @@ class Case:
     inputs: tuple[torch.Tensor, ...]
     fuser: str
 
-    @property
-    def trained(self) -> bool:
-        """Whether a backward pass belongs to it."""
-        return any(t.requires_grad for t in self.inputs)
-
 
 def has_compiler() -> bool:
     """Whether torch.compile has the C++ compiler that it needs for CPU code."""

@@ -1,34 +1,47 @@
 """Running a program, forward and backward, and comparing it with eager PyTorch."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import torch
 
 
-def step(program: Callable, inputs: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None] | None):
-    """The program's outputs and, given cotangents, the gradients of all inputs that want one: one flat list.
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What is run: a forward pass, and where `cotangents` are given the backward pass to `leaves`.
 
-    Args:
-        cotangents: from `cotangents_for`; one for each output, None for an output without gradient.
+    Attributes:
+        inputs: the program's arguments.
+        leaves: the tensors whose gradients are wanted.
+        cotangents: one for each output, None for an output without gradient; None altogether: forward only.
     """
-    outputs = flat(program(*inputs))
-    if cotangents is None:
-        return outputs
-    leaves = [t for t in inputs if t.requires_grad]
-    # By position: Thunder marks outputs as differentiable that eager doesn't.
-    pulled, pulls = zip(*[(t, c) for t, c in zip(outputs, cotangents) if c is not None])
-    return outputs + list(torch.autograd.grad(pulled, leaves, pulls))
 
+    inputs: Sequence[torch.Tensor]
+    leaves: Sequence[torch.Tensor]
+    cotangents: Sequence[torch.Tensor | None] | None
 
-def cotangents_for(program: Callable, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor | None] | None:
-    """A fixed random cotangent for each of eager's differentiable outputs; None where nothing wants a gradient.
+    @classmethod
+    def of(cls, program: Callable, inputs: Sequence[torch.Tensor]) -> "Step":
+        """A training step where any input or parameter wants a gradient, else a forward pass.
 
-    They are contiguous whatever the outputs' strides are: `randn_like` would fill in memory order.
-    """
-    outputs = flat(program(*inputs))
-    if not any(t.requires_grad for t in outputs):
-        return None
-    return [torch.randn(t.shape, dtype=t.dtype, device=t.device) if t.requires_grad else None for t in outputs]
+        Cotangents are random and contiguous whatever the outputs' strides are: `randn_like` would fill in memory order.
+        """
+        parameters = program.parameters() if isinstance(program, torch.nn.Module) else ()
+        leaves = [t for t in (*inputs, *parameters) if t.requires_grad]
+        if not leaves:
+            return cls(inputs, leaves, None)
+        outputs = flat(program(*inputs))
+        pulls = [torch.randn(t.shape, dtype=t.dtype, device=t.device) if t.requires_grad else None for t in outputs]
+        return cls(inputs, leaves, pulls)
+
+    def run(self, program: Callable) -> list[torch.Tensor]:
+        """The outputs, then the leaves' gradients. `program` may be a compiled form of the one given to `of`."""
+        outputs = flat(program(*self.inputs))
+        if self.cotangents is None:
+            return outputs
+        # By position: Thunder marks outputs as differentiable that eager doesn't.
+        pulled, pulls = zip(*[(t, c) for t, c in zip(outputs, self.cotangents) if c is not None])
+        return outputs + list(torch.autograd.grad(pulled, self.leaves, pulls))
 
 
 def flat(outputs) -> list[torch.Tensor]:

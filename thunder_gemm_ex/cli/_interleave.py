@@ -10,40 +10,45 @@ from collections.abc import Callable, Iterator
 Candidates = dict[str, Callable[[], object]]
 
 
-def calls_for(candidate: Callable[[], object], seconds: float) -> int:
-    """How many calls take about `seconds`, at least one; also warms the candidate up."""
-    calls = 1
-    while True:
-        took = time_calls(candidate, calls)
-        if took >= seconds / 2 or calls >= 1 << 20:
-            return max(1, round(calls * seconds / max(took, 1e-9)))
-        calls *= 4
-
-
-def time_calls(candidate: Callable[[], object], calls: int) -> float:
-    """Seconds for `calls` calls."""
-    start = time.perf_counter()
-    for _ in range(calls):
-        candidate()
-    return time.perf_counter() - start
-
-
-def interleaved(candidates: Candidates, *, rounds: int, seconds: float = 0.01) -> Iterator[dict[str, float]]:
+def interleaved(
+    candidates: Candidates, *, rounds: int, seconds: float = 0.01, finish: Callable[[], object] | None = None
+) -> Iterator[dict[str, float]]:
     """Yields for each round the seconds per call of each candidate.
 
     Args:
         rounds: how often each candidate is measured.
         seconds: about how long one measurement lasts; short calls are repeated within it.
+        finish: waits for what was started, such as torch.cuda.synchronize; once a measurement, inside its time.
 
     The order turns by one each round, so that no candidate always follows the same other.
     """
-    calls = {name: calls_for(candidate, seconds) for name, candidate in candidates.items()}
+    finish = finish or (lambda: None)
+    calls = {name: calls_for(candidate, seconds, finish) for name, candidate in candidates.items()}
     names = list(candidates)
     for turn in range(rounds):
         first = turn % len(names)
         order = names[first:] + names[:first]
-        took = {name: time_calls(candidates[name], calls[name]) / calls[name] for name in order}
+        took = {name: time_calls(candidates[name], calls[name], finish) / calls[name] for name in order}
         yield {name: took[name] for name in names}
+
+
+def calls_for(candidate: Callable[[], object], seconds: float, finish: Callable[[], object]) -> int:
+    """How many calls take about `seconds`, at least one; also warms the candidate up."""
+    calls = 1
+    while True:
+        took = time_calls(candidate, calls, finish)
+        if took >= seconds / 2 or calls >= 1 << 20:
+            return max(1, round(calls * seconds / max(took, 1e-9)))
+        calls *= 4
+
+
+def time_calls(candidate: Callable[[], object], calls: int, finish: Callable[[], object]) -> float:
+    """Seconds for `calls` calls."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        candidate()
+    finish()
+    return time.perf_counter() - start
 
 
 def median_ratio(rounds: list[dict[str, float]], slow: str, fast: str) -> float:

@@ -1,6 +1,7 @@
 """`demo`: both seed programs before and after, checked against eager, and how their times compare."""
 
 import contextlib
+import functools
 import itertools
 
 from thunder_gemm_ex.cli._command import Result, command
@@ -44,27 +45,26 @@ def progress(quiet: bool):
 def run_case(case, tell) -> dict:
     """Compiles one case every way, checks ours against eager, times all of them."""
     import thunder_gemm_ex as gx
-    from thunder_gemm_ex.cli._check import cotangents_for, step, tolerance, worst_error
+    from thunder_gemm_ex.cli._check import Step, tolerance, worst_error
     from thunder_gemm_ex.cli._traces import trace_lines
 
     tell(f"{case.name}: compiling and checking")
-    cotangents = cotangents_for(case.program, case.inputs)
     compiled = contenders(case)
-    want = step(case.program, case.inputs, cotangents)
-    errors = {name: worst_error(step(fn, case.inputs, cotangents), want) for name, fn in compiled.items()}
-    ours, baseline = compiled["gemm_ex"], compiled["Thunder"]
-    limit = tolerance(want)
+    step = Step.of(case.program, case.inputs)
+    want = step.run(case.program)
+    errors = {name: worst_error(step.run(fn), want) for name, fn in compiled.items()}
+    error, limit = errors["gemm_ex"], tolerance(want)
     tell(f"{case.name}: timing")
-    report = gx.explain(ours)
+    rows = gx.explain(compiled["gemm_ex"]).rows
     return {
         "name": case.name,
         "sizes": case.sizes,
-        "before": dict(zip(("forward", "backward"), trace_lines(baseline))),
-        "after": dict(zip(("forward", "backward"), trace_lines(ours))),
-        "check": {"ok": errors["gemm_ex"] <= limit, "error": errors["gemm_ex"], "tolerance": limit},
-        "times": times({"eager": case.program, **compiled}, case.inputs, cotangents),
-        "engines": sorted({row.engine for row in report.rows if row.engine}),
-        "rows": [{"op": r.op, "decision": r.decision, "spec": r.spec, "reason": r.reason} for r in report.rows],
+        "before": dict(zip(("forward", "backward"), trace_lines(compiled["Thunder"]))),
+        "after": dict(zip(("forward", "backward"), trace_lines(compiled["gemm_ex"]))),
+        "check": {"ok": error <= limit, "error": error, "tolerance": limit},
+        "times": times({"eager": case.program, **compiled}, step),
+        "engines": sorted({row.engine for row in rows if row.engine}),
+        "rows": [{"op": r.op, "decision": r.decision, "spec": r.spec, "reason": r.reason} for r in rows],
     }
 
 
@@ -84,22 +84,15 @@ def contenders(case) -> dict:
     return found
 
 
-def times(programs: dict, inputs, cotangents) -> dict[str, float]:
+def times(programs: dict, step) -> dict[str, float]:
     """How many times ours goes into each other's time: 1.5 means that ours is 1.5 times as fast."""
     import torch
 
-    from thunder_gemm_ex.cli._check import step
     from thunder_gemm_ex.cli._interleave import interleaved, median_ratio
 
-    def candidate(program):
-        def call():
-            step(program, inputs, cotangents)
-            if inputs[0].is_cuda:
-                torch.cuda.synchronize()
-
-        return call
-
-    rounds = list(interleaved({name: candidate(program) for name, program in programs.items()}, rounds=ROUNDS))
+    candidates = {name: functools.partial(step.run, program) for name, program in programs.items()}
+    finish = torch.cuda.synchronize if step.inputs[0].is_cuda else None
+    rounds = list(interleaved(candidates, rounds=ROUNDS, finish=finish))
     return {name: median_ratio(rounds, name, "gemm_ex") for name in programs if name != "gemm_ex"}
 
 

@@ -8,7 +8,7 @@ another: a backward view is not folded into a forward matmul.
 from __future__ import annotations
 
 from thunder_gemm_ex.graph import Graph, Matmul, View, is_backward
-from thunder_gemm_ex.rules.layout import apply, cost_of, packed
+from thunder_gemm_ex.rules.layout import apply, cost_of, packed, strides_reach_output
 from thunder_gemm_ex.spec import Permute, fold_result
 
 
@@ -32,8 +32,8 @@ def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     if spec is None:
         matmul.kept.append(f"{view.name} below stays: it cannot be stated in labels")
         return False
-    reorders = any(isinstance(step, Permute) and not _is_trivial(step, matmul) for step in view.steps)
-    if reorders and not matmul.backward and graph.strides_reach_output(view.out):
+    reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
+    if reorders and not matmul.backward and strides_reach_output(graph, view.out):
         matmul.kept.append(f"{view.name} below stays: the program returns it with its strides")
         return False
     layout = packed(matmul.spec.shape(matmul.spec.out))
@@ -48,10 +48,7 @@ def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
         return False
     graph.take_result(matmul, view)
     matmul.spec = spec
-    matmul.folded.append(f"{view.name} to {view.out.name}")
+    matmul.folded.append(f"{view.name} of the result")
     matmul.bytes_saved += layout.copied * view.out.dtype.bytes
     return True
 
-
-def _is_trivial(step: Permute, matmul: Matmul) -> bool:
-    return list(step.perm) == sorted(step.perm)

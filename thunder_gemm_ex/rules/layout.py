@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
-from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.graph import Graph, is_backward
 from thunder_gemm_ex.spec import Broadcast, Contraction, Cost, Permute, Reshape, Step, cost
 from thunder_gemm_ex.spec.cost import from_dims
 
@@ -88,6 +89,33 @@ def reshaped_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tupl
             return None
         left, step = left // size, step * size
     return tuple(reversed(found))
+
+
+# Operations whose result never takes its strides from an operand's strides: what feeds them may change its layout freely.
+_FRESH_STRIDES = {PrimIDs.CAT, "cat", "torch.cat", PrimIDs.EMBEDDING, "embedding"}
+
+
+def strides_reach_output(graph: Graph, proxy: TensorProxy) -> bool:
+    """Whether a forward output may take its strides from `proxy`, through views and pointwise operations."""
+    todo, seen = [proxy.name], set()
+    while todo:
+        name = todo.pop()
+        if name in graph.returned:
+            return True
+        for position in graph.users.get(name, ()):
+            if position in seen or _makes_fresh_strides(graph, position):
+                continue
+            seen.add(position)
+            todo.extend(p.name for p in graph.bsyms[position].flat_proxy_outs)
+    return False
+
+
+def _makes_fresh_strides(graph: Graph, position: int) -> bool:
+    bsym = graph.bsyms[position]
+    if bsym is None or position in graph.matmuls or is_backward(bsym) or bsym.sym.id in _FRESH_STRIDES:
+        return True
+    view = graph.view_at(position)
+    return view is not None and layout_of(graph, view.out).copies > layout_of(graph, view.source).copies
 
 
 def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:
