@@ -1,0 +1,45 @@
+"""What a call costs besides arithmetic: 8x8 operands, x @ w.t()."""
+
+from collections.abc import Iterator
+
+import thunder
+import torch
+
+import thunder_gemm_ex as gx
+from benchmarks.comparison import EAGER, OURS, Comparison
+
+# Not slower than what each stands for; around a compiled trace Thunder puts two context managers, ours or not.
+OP_TARGETS, TRACE_TARGETS = {EAGER: 1.0}, {"Thunder": 1.0}
+
+
+def suite(device: str) -> Iterator[Comparison]:
+    """The eager op, then the computation of a compiled trace, each against matmul on a permuted view."""
+    x, w = torch.randn(8, 8, device=device), torch.randn(8, 8, device=device)
+
+    def eager():
+        return [torch.matmul(x, torch.permute(w, (1, 0)))]
+
+    def op():
+        return [gx.gemm(x, w, "m k, n k -> m n")]
+
+    def mm():
+        return [torch.mm(x, w.t())]
+
+    yield Comparison("gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200)
+    ours, thunders = trace_call(x, w, gx.executors()), trace_call(x, w, None)
+    yield Comparison(
+        "a compiled trace", "[8, 8], [8, 8]", {EAGER: eager, "Thunder": thunders, OURS: ours}, TRACE_TARGETS, rounds=200
+    )
+
+
+def trace_call(x: torch.Tensor, w: torch.Tensor, executors):
+    """The compiled computation itself, without Thunder's prologue, which checks the inputs at every call."""
+    jfn = thunder.jit(lambda x, w: torch.matmul(x, torch.permute(w, (1, 0))), executors=executors)
+    jfn(x, w)
+    computation = thunder.last_traces(jfn)[-1].python_callable()
+
+    def call():
+        out = computation(x, w)
+        return [out] if isinstance(out, torch.Tensor) else list(out)
+
+    return call
