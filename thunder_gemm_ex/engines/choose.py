@@ -42,6 +42,13 @@ class Site:
         source = None if whole is None else aten.direct(whole, terms)
         self.direct = Decision("aten", source, "", aten.compile_expression(source)) if source else None
 
+    def run(self, a, b, bias=None, c=None, alpha=1, beta=0, *, differentiable=False):
+        """Run the contraction; with `differentiable` through torch's own operations, which autograd records."""
+        if not differentiable:
+            return self(a, b, bias, c, alpha, beta)
+        spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
+        return self._aten(spec, a, b).run(a, b, bias, c, alpha, beta)
+
     def __call__(self, a, b, bias=None, c=None, alpha=1, beta=0):
         """Run the contraction; the operands have been checked when compiling, or by `gx.gemm`."""
         direct = self.direct

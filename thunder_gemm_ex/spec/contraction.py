@@ -96,18 +96,18 @@ class Contraction:
         return _orientation(self.a, self.m, self.k) + _orientation(self.b, self.k, self.n)
 
     def check(self) -> None:
-        """Raise SpecError unless every atom has a legal place. States the constraints once, for parser and rewrites."""
+        """Raise SpecError unless every atom has a legal place: what the parser promises, and every rewrite has to keep."""
         seen = {name: atoms_of(dims) for name, dims in self.tensors()}
-        for name, atoms in seen.items():
-            if len(set(atoms)) != len(atoms):
-                raise SpecError(f"a label stands twice in {name} of the spec '{self}'; a diagonal is no matmul")
         a, b, out = set(seen["a"]), set(seen["b"]), set(seen["out"])
-        if out - (a | b):
-            raise SpecError(f"a label of the output is in neither a nor b in the spec '{self}'")
-        if (a ^ b) - out:
-            raise SpecError(f"a label stands in one operand alone and not in the output in the spec '{self}'")
-        if set(seen.get("bias", ())) - out:
-            raise SpecError(f"a label of the bias is not in the output in the spec '{self}'")
+        faults = {
+            "an atom stands twice in a tensor": any(len(set(atoms)) != len(atoms) for atoms in seen.values()),
+            "an atom of the output is in neither operand": bool(out - (a | b)),
+            "an atom stands in one operand alone": bool((a ^ b) - out),
+            "an atom of the bias is not in the output": bool(set(seen.get("bias", ())) - out),
+        }
+        for fault, present in faults.items():
+            if present:
+                raise SpecError(f"{fault}: {dict(self.tensors())}")
 
     def tensors(self) -> tuple[tuple[str, Dims], ...]:
         """(name, dimensions) of every tensor: a, b, the bias if there is one, out."""
