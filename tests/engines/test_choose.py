@@ -1,0 +1,75 @@
+"""Dispatch: what is decided once, for what, and that other operands never get another's decision."""
+
+import pytest
+import torch
+
+from thunder_gemm_ex.engines import choose
+from thunder_gemm_ex.engines.aten import Terms
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """No sites from other tests."""
+    monkeypatch.setattr(choose, "_sites", {})
+    monkeypatch.setattr(choose, "_plain_sites", {})
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_direct_site_keeps_no_signatures():
+    for m in (2, 3, 4):
+        choose.run_gemm(torch.randn(m, 5), torch.randn(7, 5), "m k, n k -> m n")
+    assert not choose.site("m k, n k -> m n").decisions
+
+
+@pytest.mark.usefixtures("fresh")
+def test_one_decision_a_signature():
+    text = "a b m, a b n -> n m"
+    for _ in range(3):
+        choose.run_gemm(torch.randn(2, 3, 4), torch.randn(2, 3, 5), text)
+    choose.run_gemm(torch.randn(3, 2, 4).transpose(0, 1), torch.randn(2, 3, 5), text)
+    assert len(choose.site(text).decisions) == 2
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_number_of_signatures_is_bounded(monkeypatch):
+    monkeypatch.setattr(choose, "MAX_SIGNATURES", 4)
+    text = "a b m, a b n -> n m"
+    for m in range(2, 12):
+        a, b = torch.randn(2, 3, m), torch.randn(2, 3, 5)
+        torch.testing.assert_close(choose.run_gemm(a, b, text), b.flatten(0, 1).t() @ a.flatten(0, 1))
+    assert len(choose.site(text).decisions) <= 4
+
+
+@pytest.mark.usefixtures("fresh")
+def test_same_shape_and_strides_in_another_dtype_is_another_signature():
+    text = "a b m, a b n -> n m"
+    for dtype in (torch.float32, torch.float64):
+        assert choose.run_gemm(torch.randn(2, 3, 4).to(dtype), torch.randn(2, 3, 5).to(dtype), text).dtype == dtype
+    assert len(choose.site(text).decisions) == 2
+
+
+@pytest.mark.usefixtures("fresh")
+def test_terms_have_sites_of_their_own():
+    a, b, bias = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4)
+    plain = choose.run_gemm(a, b, "m k, n k -> m n")
+    biased = choose.run_gemm(a, b, "m k, n k, n -> m n", bias)
+    scaled = choose.run_gemm(a, b, "m k, n k -> m n", None, 2.0)
+    torch.testing.assert_close(biased, plain + bias)
+    torch.testing.assert_close(scaled, plain * 2)
+    assert choose.site("m k, n k -> m n") is not choose.site("m k, n k -> m n", Terms(alpha=True))
+
+
+def test_a_decision_says_what_it_does():
+    decision = choose.site("a b m, a b n -> n m").decision_for(torch.randn(2, 3, 4), torch.randn(2, 3, 5))
+    assert decision.engine == "aten"
+    assert decision.detail == "mm(b.reshape(6, 5).t(), a.reshape(6, 4))"
+
+
+def test_a_fake_tensor_goes_to_aten():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        a, b = torch.empty(2, 3, 4, device="cuda"), torch.empty(2, 3, 5, device="cuda")
+        out = choose.run_gemm(a, b, "a b m, a b n -> n m")
+    assert tuple(out.shape) == (5, 4)
+    assert out.device.type == "cuda"
