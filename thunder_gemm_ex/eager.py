@@ -76,7 +76,8 @@ def _check_tensor(name: str, tensor: object, a: torch.Tensor) -> None:
         raise TypeError(f"{name} must be a torch.Tensor, was {type(tensor).__name__}")
     what = _unusable(tensor)
     if what:
-        raise TypeError(f"{name} of shape {tuple(tensor.shape)} is {what}")
+        # A nested tensor has no one shape to name.
+        raise TypeError(f"{name} is {what}" if tensor.is_nested else f"{name} of shape {tuple(tensor.shape)} is {what}")
     if tensor.dtype != a.dtype or tensor.device != a.device:
         raise ValueError(
             f"{name} is {tensor.dtype} on {tensor.device} and must be as a: {a.dtype} on {a.device}; nothing is cast here"
