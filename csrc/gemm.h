@@ -1,0 +1,66 @@
+// Eighth in the flow: one contraction, bound once, run on tensors: D = alpha * A B + beta * C + bias.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "contraction.h"
+#include "layout.h"
+#include "plan.h"
+
+namespace lt {
+
+// The tensors of a call. C and bias may be null.
+struct Tensors {
+  std::array<const DLTensor*, kOperands> of{};
+  const DLTensor& operator[](Operand x) const { return *of[x]; }
+  bool has(Operand x) const { return of[x] != nullptr; }
+};
+
+struct Scalars {
+  double alpha = 1, beta = 0;
+};
+
+// What a call's tensors say about the plan: everything but shapes (fixed by the contraction) and the pointers' values.
+struct Signature {
+  static constexpr int kCapacity = 96;
+  std::array<int64_t, kCapacity> words{};
+  int size = 0;
+  void add(int64_t word);  // throws ArgumentError when a tensor has more dimensions than any plan could take
+  bool operator==(const Signature& other) const;
+};
+
+class Gemm {
+ public:
+  explicit Gemm(Contraction contraction) : contraction_(std::move(contraction)) {}
+
+  // Whether the product was computed; otherwise nothing was, and `explain` says why. Throws ArgumentError for tensors
+  // that do not fit the contraction, LibraryError when the library fails.
+  bool run(const Tensors& tensors, Scalars scalars, int64_t flags);
+  // The layout and plan as JSON, nothing computed; the plan only where a library is open.
+  std::string explain(const Tensors& tensors, int64_t flags);
+
+ private:
+  struct Found {
+    Signature signature;
+    Layout layout;
+    std::shared_ptr<const Plan> plan;  // null where the layout was refused
+  };
+
+  void check(const Tensors& tensors) const;
+  Signature signature_of(const Tensors& tensors, int64_t flags, const Library& library) const;
+  std::shared_ptr<const Found> find(const Tensors& tensors, int64_t flags, Library* library);
+  std::shared_ptr<const Found> make(const Tensors& tensors, int64_t flags, Library* library, Signature signature) const;
+  PlanKey key_of(const Tensors& tensors, int64_t flags, const Library& library, const Layout& layout) const;
+  void launch(const Tensors& tensors, Scalars scalars, Library* library, const Found& found) const;
+
+  const Contraction contraction_;
+  std::mutex mutex_;  // held to copy or replace `last_`, never while the library is called
+  std::shared_ptr<const Found> last_;
+};
+
+}  // namespace lt
