@@ -239,7 +239,9 @@ void Gemm::launch(const Tensors& tensors, Scalars scalars, Library* library, con
 
 std::string Gemm::explain(const Tensors& tensors, int64_t flags) {
   check(tensors);
+  // Without a library for this device there still is a layout to show.
   Library* library = Library::current();
+  if (library && tensors[kA].device.device_type != (library->in_host_memory() ? kDLCPU : kDLCUDA)) library = nullptr;
   auto found = make(tensors, flags & kAllFlags, library, Signature{});
   const Layout& layout = found->layout;
   std::ostringstream json;

@@ -127,6 +127,8 @@ bool Library::capturing(void* stream) const {
 }
 
 bool Library::has_pointer_array_batches() const {
+  // 12.8 answers for this attribute too but has no pointer arrays: they came with CUDA 13.
+  if (version_ < 130000) return false;
   alignas(16) uint64_t storage[64] = {};
   auto layout = reinterpret_cast<cublasLtMatrixLayout_t>(storage);
   if (api_.layout_init(layout, sizeof(storage), CUDA_R_32F, 1, 1, 1) != CUBLAS_STATUS_SUCCESS) return false;
