@@ -10,7 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402  (the backend is chosen before)
+import matplotlib.pyplot as plt
 
 
 def main(argv: Sequence[str] | None = None) -> int:

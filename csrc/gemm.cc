@@ -76,6 +76,10 @@ bool Signature::operator==(const Signature& other) const {
 }
 
 void Gemm::check(const Tensors& tensors) const {
+  if (tensors.has(kBias) != contraction_.has_bias) {
+    throw ArgumentError(contraction_.has_bias ? "bias is missing: the contraction was bound with one."
+                                              : "bias was given, but the contraction was bound without one.");
+  }
   const DLTensor& a = tensors[kA];
   for (int i = 0; i < kOperands; ++i) {
     auto x = static_cast<Operand>(i);
@@ -90,10 +94,6 @@ void Gemm::check(const Tensors& tensors) const {
       throw ArgumentError(name + " is on another device than a.");
     }
     if (!tensor.data) throw ArgumentError(name + " of shape " + shape_text(tensor) + " has no memory.");
-  }
-  if (tensors.has(kBias) != contraction_.has_bias) {
-    throw ArgumentError(contraction_.has_bias ? "bias is missing: the contraction was bound with one."
-                                              : "bias was given, but the contraction was bound without one.");
   }
 }
 

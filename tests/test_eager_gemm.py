@@ -14,7 +14,12 @@ from tests.checks import assert_close_to_float64
     [
         ("m k, k n -> m n", (5, 7), (7, 3), lambda a, b: a @ b),
         ("a b k, n k -> a b n", (2, 5, 7), (3, 7), lambda a, b: a @ b.t()),
-        ("b m h k, b n h k -> b h m n", (2, 5, 3, 7), (2, 4, 3, 7), lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1)),
+        (
+            "b m h k, b n h k -> b h m n",
+            (2, 5, 3, 7),
+            (2, 4, 3, 7),
+            lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1),
+        ),
         ("m 1, 1 n -> m n", (5, 1), (1, 3), lambda a, b: a @ b),
         ("m k, k n -> n m", (5, 7), (7, 3), lambda a, b: (a @ b).t().contiguous()),
         ("k, k -> ", (7,), (7,), lambda a, b: a @ b),
@@ -42,7 +47,9 @@ def test_terms(alpha, beta, bias, activation):
     out = gx.gemm(a, b, "b m k, n k -> b m n", alpha=alpha, beta=beta, c=c, bias=bias, activation=activation)
     expected = alpha * (a @ b.t()) + beta * c + (0 if bias is None else bias)
     if activation:
-        expected = {"relu": torch.relu, "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}[activation](expected)
+        expected = {"relu": torch.relu, "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}[activation](
+            expected
+        )
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -68,7 +75,9 @@ def test_gradients_are_eagers():
     a, b, bias = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in [(2, 5, 7), (3, 7), (3,)])
 
     def ours(a, b, bias):
-        return gx.gemm(a, b, "b m k, n k -> n b m", alpha=0.5) + gx.gemm(a, b, "b m k, n k -> b m n", bias=bias).permute(2, 0, 1)
+        return gx.gemm(a, b, "b m k, n k -> n b m", alpha=0.5) + gx.gemm(
+            a, b, "b m k, n k -> b m n", bias=bias
+        ).permute(2, 0, 1)
 
     assert torch.autograd.gradcheck(ours, (a, b, bias))
 
@@ -81,7 +90,11 @@ A, B = torch.ones(2, 3), torch.ones(3, 4)
     [
         ({"a": [[1.0]]}, TypeError, "a must be a torch.Tensor, was list"),
         ({"b": None}, TypeError, "b must be a torch.Tensor, was NoneType"),
-        ({"b": torch.ones(3, 4).double()}, ValueError, "b is torch.float64 on cpu and must be as a: torch.float32 on cpu"),
+        (
+            {"b": torch.ones(3, 4).double()},
+            ValueError,
+            "b is torch.float64 on cpu and must be as a: torch.float32 on cpu",
+        ),
         ({"b": torch.ones(3, 4, device="meta")}, TypeError, "b of shape (3, 4) is on the meta device"),
         ({"a": torch.ones(2, 3, device="meta")}, TypeError, "a of shape (2, 3) is on the meta device"),
         ({"bias": torch.ones(4).half()}, ValueError, "bias is torch.float16 on cpu"),

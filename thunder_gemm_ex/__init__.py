@@ -1,9 +1,9 @@
 """Every matmul of a Thunder program as one GEMM in the layout it came in, or a multiply, and a report of what was done.
 
-    import thunder, thunder_gemm_ex as gx
-    jfn = thunder.jit(fn, executors=gx.executors())
-    jfn(...)
-    print(gx.explain(jfn))
+import thunder, thunder_gemm_ex as gx
+jfn = thunder.jit(fn, executors=gx.executors())
+jfn(...)
+print(gx.explain(jfn))
 """
 
 from thunder_gemm_ex._version import __version__

@@ -5,9 +5,9 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <thread>
 
 namespace {
@@ -273,23 +273,23 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
   return CUBLAS_STATUS_SUCCESS;
 }
 
-EXPORT int cudaGetDevice(int* device) {
+EXPORT cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
-  return 0;
+  return cudaSuccess;
 }
-EXPORT int cudaSetDevice(int device) {
-  if (device < 0 || device >= device_count) return 101;  // cudaErrorInvalidDevice
+EXPORT cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
   if (device != current_device) device_switches.fetch_add(1);
   current_device = device;
-  return 0;
+  return cudaSuccess;
 }
-EXPORT int cudaDeviceGetAttribute(int* value, int, int) {
+EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = capability;
-  return 0;
+  return cudaSuccess;
 }
-EXPORT int cudaStreamIsCapturing(void*, int* status) {
-  *status = capturing;
-  return 0;
+EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = static_cast<cudaStreamCaptureStatus>(capturing.load());
+  return cudaSuccess;
 }
 
 // For the tests.

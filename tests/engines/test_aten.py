@@ -52,7 +52,9 @@ def by_case(cases):
     return grouped.items()
 
 
-@pytest.mark.parametrize("terms", [Terms(), Terms(alpha=True), Terms(bias=True), Terms(c=True), Terms(True, True, True)], ids=str)
+@pytest.mark.parametrize(
+    "terms", [Terms(), Terms(alpha=True), Terms(bias=True), Terms(c=True), Terms(True, True, True)], ids=str
+)
 @pytest.mark.parametrize(("text", "orders"), by_case(layouts()), ids=lambda x: x if isinstance(x, str) else "")
 def test_every_layout_of_both_operands(text, orders, terms):
     for a_shape, b_shape, left, right in orders:
@@ -72,7 +74,9 @@ def test_every_layout_of_both_operands(text, orders, terms):
         torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.complex64], ids=str
+)
 @pytest.mark.parametrize(("text", "a", "b"), CASES)
 def test_every_dtype(text, a, b, dtype):
     x, y = (torch.randint(-3, 4, s).to(dtype) for s in (a, b))

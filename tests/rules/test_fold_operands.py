@@ -177,5 +177,3 @@ def test_a_base_that_is_written_to_does_not_fold():
 def test_a_broadcast_over_k_does_not_fold():
     jfn = assert_as_eager(lambda x, w: x.expand(3, 4) @ w, torch.randn(3, 1), torch.randn(4, 5))
     assert "gemm" not in forward_names(jfn)
-
-

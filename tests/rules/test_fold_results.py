@@ -20,7 +20,11 @@ TRANSPOSES = {
 def test_a_transposed_result_folds_between_two_matmuls(view, grad):
     x, w, v = (torch.randn(s, requires_grad=grad) for s in [(3, 4), (4, 5), (3, 6)])
     jfn = assert_as_eager(lambda x, w, v: view(x @ w) @ v, x, w, v)
-    assert forward_names(jfn) == ["gemm", "gemm"] or forward_names(jfn) == ["gemm", "matmul"] or forward_names(jfn) == ["matmul", "gemm"]
+    assert (
+        forward_names(jfn) == ["gemm", "gemm"]
+        or forward_names(jfn) == ["gemm", "matmul"]
+        or forward_names(jfn) == ["matmul", "gemm"]
+    )
     assert not set(all_names(jfn)) & VIEWS
 
 

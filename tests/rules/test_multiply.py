@@ -32,7 +32,15 @@ def test_every_broadcast_of_batch_dimensions(a, b, grad):
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((1,), (1,)), ((4, 1), (1,)), ((1,), (1, 5)), ((2, 4, 1), (1,)), ((1,), (2, 1, 5)), ((1, 1), (1, 1)), ((2, 1, 1), (2, 1, 1))],
+    [
+        ((1,), (1,)),
+        ((4, 1), (1,)),
+        ((1,), (1, 5)),
+        ((2, 4, 1), (1,)),
+        ((1,), (2, 1, 5)),
+        ((1, 1), (1, 1)),
+        ((2, 1, 1), (2, 1, 1)),
+    ],
 )
 def test_one_dimensional_and_size_one_operands(a, b):
     jfn = assert_as_eager(torch.matmul, torch.randn(a), torch.randn(b))
@@ -142,6 +150,8 @@ def test_constant_values_compile_anew_for_another_k():
 
 
 def test_the_gradients_of_a_k_1_matmul_are_eagers():
-    jfn = assert_as_eager(torch.matmul, torch.randn(2, 4, 1, requires_grad=True), torch.randn(2, 1, 5, requires_grad=True))
+    jfn = assert_as_eager(
+        torch.matmul, torch.randn(2, 4, 1, requires_grad=True), torch.randn(2, 1, 5, requires_grad=True)
+    )
     assert "matmul" not in forward_names(jfn)
     assert "gemm" in all_names(jfn) or "matmul" in all_names(jfn)

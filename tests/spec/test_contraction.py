@@ -36,7 +36,9 @@ def test_plain_with_a_transposed_weight_is_torch_linear(shape, bias):
     bias = None if bias is None else torch.randn(bias, dtype=torch.float64)
     shapes = [shape, tuple(w.shape)] + ([] if bias is None else [tuple(bias.shape)])
     spec = plain(shapes, transposed_b=True)
-    torch.testing.assert_close(evaluate(spec, x, w, bias), torch.nn.functional.linear(x, w, None) + (bias if bias is not None else 0))
+    torch.testing.assert_close(
+        evaluate(spec, x, w, bias), torch.nn.functional.linear(x, w, None) + (bias if bias is not None else 0)
+    )
 
 
 @pytest.mark.parametrize(

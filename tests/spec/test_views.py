@@ -46,7 +46,11 @@ def _check_operand(spec, steps, source):
         # Grouped-query attention: k expanded over the groups of its heads, then joined with them.
         (
             plain([(2, 6, 4, 5), (2, 6, 5, 7)]),
-            [Permute((0, 1, 3, 2)), Broadcast((2, 3, 5, 7), (2, 3, 2, 5, 7), (0, 1, 3, 4)), Reshape((2, 3, 2, 5, 7), (2, 6, 5, 7))],
+            [
+                Permute((0, 1, 3, 2)),
+                Broadcast((2, 3, 5, 7), (2, 3, 2, 5, 7), (0, 1, 3, 4)),
+                Reshape((2, 3, 2, 5, 7), (2, 6, 5, 7)),
+            ],
             (2, 3, 7, 5),
             None,
         ),
@@ -173,5 +177,3 @@ def test_folding_two_views_one_by_one_is_folding_their_chain(spec):
     both = fold_operand(spec, "b", [first, second])
     one = fold_operand(fold_operand(spec, "b", [second]), "b", [first])
     assert both == one == spec
-
-

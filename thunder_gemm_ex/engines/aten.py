@@ -47,7 +47,7 @@ class Terms:
 @functools.lru_cache(maxsize=4096)
 def compile_expression(source: str) -> Callable:
     """The function `(a, b, bias, c, alpha, beta) -> out` that evaluates the expression `source`."""
-    return eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))  # noqa: S307 - our own source
+    return eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))
 
 
 def direct(spec: Contraction, terms: Terms) -> str | None:

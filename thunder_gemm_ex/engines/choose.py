@@ -72,7 +72,7 @@ class Site:
         fallback = self._aten(spec, a, b)
         decision = fallback
         if a.is_cuda or _forced:
-            decision = self._cublaslt(spec, a, fallback)
+            decision = self._cublaslt(spec, a, b, bias, fallback)
         if len(self.decisions) >= MAX_SIGNATURES:
             self.decisions.clear()
         self.decisions[key] = decision
@@ -82,12 +82,16 @@ class Site:
         source = aten.expression(spec, self.terms, a.stride(), b.stride())
         return Decision("aten", source, "", aten.compile_expression(source))
 
-    def _cublaslt(self, spec: Contraction, a, fallback: Decision) -> Decision:
+    def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
         reason = cublaslt_refusal(spec, a)
         if reason:
             return dataclasses.replace(fallback, reason=reason)
-        run = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, _dense(spec))
-        return Decision("cublaslt", str(spec), "", _cublaslt_call(run, spec, a.dtype, fallback.run))
+        bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, _dense(spec))
+        plan = bound.explain(a, b, a.new_empty(spec.shape(spec.out)), bias)
+        if plan["declined"]:
+            return dataclasses.replace(fallback, reason=plan["declined"])
+        detail = "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
+        return Decision("cublaslt", detail, "", _cublaslt_call(bound.run, spec, a.dtype, fallback.run))
 
 
 def cublaslt_refusal(spec: Contraction, a: torch.Tensor) -> str:
@@ -111,6 +115,7 @@ def _cublaslt_call(run: Callable, spec: Contraction, dtype: torch.dtype, fallbac
     flags = cublaslt.flags_from_torch
 
     def call(a, b, bias=None, c=None, alpha=1, beta=0):
+        # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
         # The neg bit is a view's property that no stride shows; the library would read the memory without it.
         if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
             return fallback(a, b, bias, c, alpha, beta)
@@ -129,7 +134,7 @@ def _generic(pattern: Pattern) -> Contraction | None:
         return None
     names = list(dict.fromkeys(n for dims in tensors for dim in dims for n in dim))
     numbered = [tuple(tuple(names.index(n) for n in dim) for dim in dims) for dims in tensors]
-    sizes = {i: 2 for i in range(len(names))}
+    sizes = dict.fromkeys(range(len(names)), 2)
     return Contraction(*numbered[:3], sizes, None if pattern.bias is None else numbered[3])
 
 

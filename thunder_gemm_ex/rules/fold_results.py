@@ -51,4 +51,3 @@ def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     matmul.folded.append(f"{view.name} of the result")
     matmul.bytes_saved += layout.copied * view.out.dtype.bytes
     return True
-

@@ -89,7 +89,7 @@ class Contraction:
         return 2 * self.extent(self.batch + self.m + self.n + self.k)
 
     def layout(self) -> str:
-        """"NN", "NT", "TN" or "TT" as PyTorch reads it: T where an operand is stored with k outside of m or n.
+        """ "NN", "NT", "TN" or "TT" as PyTorch reads it: T where an operand is stored with k outside of m or n.
 
         An operand whose k or m/n atoms have no size, or interleave, has no such order and shows as "N" or "*".
         """

@@ -58,7 +58,9 @@ class Pattern:
         while todo:
             rest = [item for item in todo if not self._solve(*item, sizes)]
             if len(rest) == len(todo):
-                raise SpecError(f"the size of a label of {rest[0][1]} in the spec '{self.text}' cannot be told: state it")
+                raise SpecError(
+                    f"the size of a label of {rest[0][1]} in the spec '{self.text}' cannot be told: state it"
+                )
             todo = rest
         return sizes
 
@@ -89,7 +91,9 @@ def parse(text: str) -> Pattern:
         raise SpecError(f"the spec '{text}' must read 'a, b -> out' or 'a, b, bias -> out'")
     stated: dict[str, int] = {}
     parsed = [_dims(part, text, stated) for part in (*inputs, right)]
-    pattern = Pattern(text, parsed[0], parsed[1], parsed[-1], parsed[2] if len(inputs) == 3 else None, tuple(stated.items()))
+    pattern = Pattern(
+        text, parsed[0], parsed[1], parsed[-1], parsed[2] if len(inputs) == 3 else None, tuple(stated.items())
+    )
     _check(pattern)
     return pattern
 
@@ -99,7 +103,7 @@ def _dims(part: str, text: str, stated: dict[str, int]) -> tuple[tuple[str, ...]
     group: list[str] | None = None
     for token in _TOKEN.finditer(part.rstrip()):
         punct = token["punct"]
-        if token["bad"] or (punct == "(") == (group is not None) and punct:
+        if token["bad"] or ((punct == "(") == (group is not None) and punct):
             raise SpecError(f"unexpected '{token.group().strip()}' in '{part.strip()}' of the spec '{text}'")
         if punct == "(":
             group = []
@@ -138,7 +142,9 @@ def _check(pattern: Pattern) -> None:
     for n in [*labels["a"], *labels["b"]]:
         if n not in out and not (n in a and n in b):
             owner = "a" if n in a else "b"
-            raise SpecError(f"the label '{n}' of {owner} in the spec '{pattern.text}' stands in nothing else: sum it first")
+            raise SpecError(
+                f"the label '{n}' of {owner} in the spec '{pattern.text}' stands in nothing else: sum it first"
+            )
 
 
 # Printing ---------------------------------------------------------------------------------------------------------
@@ -168,7 +174,12 @@ def _show_dim(labels: tuple[str, ...]) -> str:
 
 def _names(spec: Contraction) -> dict[Atom, str]:
     names: dict[Atom, str] = {}
-    for kind, atoms in (("k", spec.k), ("n", spec.n), ("ms" if len(spec.m) > 1 else "m", spec.m), ("batch", spec.batch)):
+    for kind, atoms in (
+        ("k", spec.k),
+        ("n", spec.n),
+        ("ms" if len(spec.m) > 1 else "m", spec.m),
+        ("batch", spec.batch),
+    ):
         pool = _POOLS[kind] if kind != "ms" or spec.batch else "ab" + _POOLS[kind][1:]
         free = [c for c in pool if c not in names.values()]
         # More labels of one kind than letters: number them.
