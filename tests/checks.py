@@ -51,7 +51,7 @@ def flat(value):
 
 def assert_close_to_float64(ours, eager, exact, what=""):
     """|ours - exact| <= 2 |eager - exact| + eps, in the largest norm; dtype, shape and strides as eager's."""
-    assert ours.dtype == eager.dtype and ours.shape == eager.shape, (what, ours.dtype, eager.dtype, ours.shape)
+    assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape), what
     if not ours.numel():
         return
     scale = max(exact.abs().max().item(), 1e-30)

@@ -58,7 +58,7 @@ def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol
         trace.push_scope(scope)
         made = _product(matmul, keep_strides=strides_reach_output(graph, matmul.out))
         trace.pop_scope()
-    assert tuple(made.shape) == tuple(matmul.out.shape) and made.dtype == matmul.out.dtype, (matmul.spec, made)
+    assert (tuple(made.shape), made.dtype) == (tuple(matmul.out.shape), matmul.out.dtype), (matmul.spec, made)
     swap = {variableify(made): matmul.out}
     return [_placed(bsym.from_bsym_swap_proxies(swap), matmul) for bsym in scope]
 

@@ -76,10 +76,11 @@ def test_the_cache_is_bounded_and_counts_evictions(double):
     try:
         cublaslt.extension().set_cache_capacity(3)
         for m in range(2, 10):
-            run(spec_of("m k, k n -> m n", (m, 7), (7, 6)), torch.randn(m, 7), torch.randn(7, 6))
+            x, y, out = torch.randn(m, 7), torch.randn(7, 6), torch.empty(m, 6)
+            run(spec_of("m k, k n -> m n", (m, 7), (7, 6)), x, y, out=out)
         assert (stats()["size"], stats()["evictions"]) == (3, 5)
         # The one used last is still there.
-        run(spec_of("m k, k n -> m n", (9, 7), (7, 6)), torch.randn(9, 7), torch.randn(7, 6))
+        run(spec_of("m k, k n -> m n", (9, 7), (7, 6)), x, y, out=out)
         assert stats()["hits"] == 1
     finally:
         cublaslt.extension().set_cache_capacity(1024)

@@ -1,4 +1,4 @@
-"""The ATen engine: every layout of operands gives the right numbers, a contiguous output, and no copy eager would not make."""
+"""The ATen engine: every layout of operands gives right numbers, a contiguous output, no copy eager would not make."""
 
 import dataclasses
 import itertools

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -243,4 +244,4 @@ def _joinable(spec: Contraction, dims: Dims, strides: Sequence[int], groups: Seq
         for atom in reversed(dim):
             at[atom] = step
             step *= spec.sizes[atom]
-    return all(at[x] == at[y] * spec.sizes[y] for g in groups for x, y in zip(g, g[1:]))
+    return all(at[x] == at[y] * spec.sizes[y] for g in groups for x, y in itertools.pairwise(g))

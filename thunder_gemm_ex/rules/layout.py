@@ -91,7 +91,7 @@ def reshaped_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tupl
     return tuple(reversed(found))
 
 
-# Operations whose result never takes its strides from an operand's strides: what feeds them may change its layout freely.
+# Operations whose result never takes its strides from an operand: what feeds them may change its layout freely.
 _FRESH_STRIDES = {PrimIDs.CAT, "cat", "torch.cat", PrimIDs.EMBEDDING, "embedding"}
 
 

@@ -96,7 +96,7 @@ class Contraction:
         return _orientation(self.a, self.m, self.k) + _orientation(self.b, self.k, self.n)
 
     def check(self) -> None:
-        """Raise SpecError unless every atom has a legal place: what the parser promises, and every rewrite has to keep."""
+        """Raise SpecError unless every atom has a legal place: what the parser promises and every rewrite keeps."""
         seen = {name: atoms_of(dims) for name, dims in self.tensors()}
         a, b, out = set(seen["a"]), set(seen["b"]), set(seen["out"])
         faults = {

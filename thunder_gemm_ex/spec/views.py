@@ -8,6 +8,7 @@ output. A step that cannot be stated in labels (an uneven split, a sum over a br
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 
 from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dim, Dims, atoms_of
@@ -168,11 +169,11 @@ def _joinable(spec: Contraction) -> tuple[Atom, Atom] | None:
 def _neighbours(tensors: Iterable[Dims]) -> Iterable[tuple[Atom, Atom]]:
     for dims in tensors:
         for dim in dims:
-            yield from zip(dim, dim[1:])
+            yield from itertools.pairwise(dim)
 
 
 def _side_by_side(dims: Dims, outer: Atom, inner: Atom) -> bool:
     atoms = atoms_of(dims)
     if outer not in atoms and inner not in atoms:
         return True
-    return any((outer, inner) in zip(dim, dim[1:]) for dim in dims)
+    return any((outer, inner) in itertools.pairwise(dim) for dim in dims)
