@@ -1,32 +1,17 @@
-// Checks tensors, finds the plan (the last one first, then the cache), and makes the calls.
+// Finds the plan of a call (the contraction's last one first, then the cache) and makes the library's calls.
 #include "gemm.h"
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <algorithm>
+#include <optional>
 #include <sstream>
 
+#include "explain.h"
 #include "plan_cache.h"
 #include "workspace.h"
 
 namespace lt {
 namespace {
-
-constexpr int64_t kMaxAlignment = 256;
-
-struct Type {
-  cudaDataType_t cuda;
-  bool known;
-};
-
-Type type_of(DLDataType type) {
-  if (type.lanes != 1) return {CUDA_R_32F, false};
-  if (type.code == kDLBfloat && type.bits == 16) return {CUDA_R_16BF, true};
-  if (type.code != kDLFloat) return {CUDA_R_32F, false};
-  if (type.bits == 16) return {CUDA_R_16F, true};
-  if (type.bits == 32) return {CUDA_R_32F, true};
-  return {CUDA_R_64F, type.bits == 64};
-}
 
 cublasComputeType_t compute_of(cudaDataType_t type, int64_t flags) {
   if (type == CUDA_R_64F) return CUBLAS_COMPUTE_64F;
@@ -40,61 +25,69 @@ int64_t reductions_of(int64_t flags) {
   return CUBLASLT_REDUCTION_SCHEME_MASK;
 }
 
-char* data_of(const DLTensor& tensor) { return static_cast<char*>(tensor.data) + tensor.byte_offset; }
-
-int64_t item_size(const DLTensor& tensor) { return tensor.dtype.bits / 8; }
-
-// The largest power of two that divides `address` and every step of the loop, at most 256.
-int64_t alignment_of(const DLTensor& tensor, int64_t loop_stride) {
-  int64_t bits = reinterpret_cast<int64_t>(data_of(tensor)) | (loop_stride * item_size(tensor)) | kMaxAlignment;
-  return bits & -bits;
+void check_flags(int64_t flags) {
+  if (flags & ~static_cast<int64_t>(kAllFlags)) {
+    throw ArgumentError("flags is " + std::to_string(flags) + "; only the bits 1, 2 and 4 mean something.");
+  }
 }
 
-bool same(DLDataType x, DLDataType y) { return x.code == y.code && x.bits == y.bits && x.lanes == y.lanes; }
-
-std::string shape_text(const DLTensor& tensor) {
-  return to_text(std::vector<int64_t>(tensor.shape, tensor.shape + tensor.ndim));
+// Whether the library computes on the device: a double in host memory, the real one on CUDA.
+bool serves(const Library& library, const DLDevice& device) {
+  return device.device_type == (library.in_host_memory() ? kDLCPU : kDLCUDA) && device.device_id >= 0 &&
+         device.device_id < kMaxDevices;
 }
 
-// Strides are null in DLPack where a tensor is contiguous.
-const int64_t* strides_or(const DLTensor& tensor, std::vector<int64_t>* storage) {
-  if (tensor.strides) return tensor.strides;
-  storage->assign(tensor.ndim, 1);
-  for (int i = tensor.ndim - 2; i >= 0; --i) (*storage)[i] = (*storage)[i + 1] * tensor.shape[i + 1];
-  return storage->data();
+// alpha and beta in the type that the library scales in.
+class ScaleFactors {
+ public:
+  ScaleFactors(Scalars scalars, cudaDataType_t type)
+      : wide_(scale_type_of(type) == CUDA_R_64F),
+        doubles_{scalars.alpha, scalars.beta},
+        floats_{static_cast<float>(scalars.alpha), static_cast<float>(scalars.beta)} {}
+  const void* alpha() const { return at(0); }
+  const void* beta() const { return at(1); }
+
+ private:
+  const void* at(int i) const { return wide_ ? static_cast<const void*>(&doubles_[i]) : &floats_[i]; }
+  bool wide_;
+  double doubles_[2];
+  float floats_[2];
+};
+
+// One matrix of a call: where it starts, and how far the next turn of the loop is from it, in bytes.
+struct Stepped {
+  Stepped(const DLTensor& tensor, const Matrix& matrix)
+      : start(data_of(tensor)), step(matrix.loop_stride * item_size(tensor)) {}
+  char* at(int64_t turn) const { return start + turn * step; }
+  char* start;
+  int64_t step;
+};
+
+[[noreturn]] void fail_matmul(const Library& library, cublasStatus_t status, const Layout& layout, DLDataType type) {
+  std::ostringstream text;
+  text << "cublasLtMatmul returned " << library.status_name(status) << " for rows=" << layout.rows
+       << " cols=" << layout.cols << " k=" << layout.k << " batch=" << layout.batch << " of " << to_text(type) << ".";
+  throw LibraryError(text.str());
 }
 
 }  // namespace
 
-void Signature::add(int64_t word) {
-  if (size == kCapacity) throw ArgumentError("the tensors have more dimensions together than the engine plans for.");
-  words[size++] = word;
-}
-
-bool Signature::operator==(const Signature& other) const {
-  return size == other.size && std::equal(words.begin(), words.begin() + size, other.words.begin());
-}
-
-void Gemm::check(const Tensors& tensors) const {
-  if (tensors.has(kBias) != contraction_.has_bias) {
-    throw ArgumentError(contraction_.has_bias ? "bias is missing: the contraction was bound with one."
-                                              : "bias was given, but the contraction was bound without one.");
+bool Gemm::run(Tensors tensors, Scalars scalars, int64_t flags) {
+  check_tensors(contraction_, tensors);
+  check_flags(flags);
+  Library* library = Library::current();
+  if (!library) throw LibraryError("no cublasLt is open: call open_library first.");
+  if (!serves(*library, tensors[kA].device)) {
+    throw ArgumentError("a is not on a device that the opened cublasLt computes on.");
   }
-  const DLTensor& a = tensors[kA];
-  for (int i = 0; i < kOperands; ++i) {
-    auto x = static_cast<Operand>(i);
-    if (!tensors.has(x)) continue;
-    const DLTensor& tensor = tensors[x];
-    std::string name = name_of(x);
-    const std::vector<int64_t>& expected = contraction_.shape[x];
-    bool fits = tensor.ndim == static_cast<int>(expected.size()) && std::equal(expected.begin(), expected.end(), tensor.shape);
-    if (!fits) throw ArgumentError(name + " has shape " + shape_text(tensor) + " where " + to_text(expected) + " was bound.");
-    if (!same(tensor.dtype, a.dtype)) throw ArgumentError(name + " differs from a in dtype; nothing is cast here.");
-    if (tensor.device.device_type != a.device.device_type || tensor.device.device_id != a.device.device_id) {
-      throw ArgumentError(name + " is on another device than a.");
-    }
-    if (!tensor.data) throw ArgumentError(name + " of shape " + shape_text(tensor) + " has no memory.");
+  if (scalars.beta == 0) tensors.of[kC] = nullptr;  // the library does not read C then, whatever it is
+  if (scalars.beta != 0 && !tensors.has(kC)) {
+    throw ArgumentError("beta is " + std::to_string(scalars.beta) + ", but there is no c to scale.");
   }
+  auto found = find(tensors, flags, library);
+  if (!found->refusal().empty()) return false;
+  launch(tensors, scalars, library, *found);
+  return true;
 }
 
 Signature Gemm::signature_of(const Tensors& tensors, int64_t flags, const Library& library) const {
@@ -104,7 +97,8 @@ Signature Gemm::signature_of(const Tensors& tensors, int64_t flags, const Librar
   found.add(PlanCache::global().generation());
   found.add(workspace_limit(library, a.device.device_id));
   found.add((static_cast<int64_t>(a.dtype.code) << 32) | (a.dtype.bits << 8) | a.device.device_id);
-  found.add(flags);
+  // C in place has to lie as D does, so whether it is there belongs to the layout.
+  found.add(flags | (tensors.has(kC) && tensors[kC].data == tensors[kD].data ? kAllFlags + 1 : 0));
   for (int i = 0; i < kOperands; ++i) {
     auto x = static_cast<Operand>(i);
     found.add(tensors.has(x) ? alignment_of(tensors[x], 0) : 0);
@@ -114,7 +108,7 @@ Signature Gemm::signature_of(const Tensors& tensors, int64_t flags, const Librar
   return found;
 }
 
-std::shared_ptr<const Gemm::Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
+std::shared_ptr<const Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
   Signature signature = signature_of(tensors, flags, *library);
   std::shared_ptr<const Found> last;
   {
@@ -125,33 +119,43 @@ std::shared_ptr<const Gemm::Found> Gemm::find(const Tensors& tensors, int64_t fl
     if (last->plan) PlanCache::global().count_hit();
     return last;
   }
-  auto made = make(tensors, flags, library, signature);
+  auto made = std::make_shared<Found>(*make(tensors, flags, library));
+  made->signature = signature;
   std::lock_guard<std::mutex> lock(mutex_);
   last_ = made;
   return made;
 }
 
-std::shared_ptr<const Gemm::Found> Gemm::make(const Tensors& tensors, int64_t flags, Library* library,
-                                              Signature signature) const {
+std::shared_ptr<const Found> Gemm::make(const Tensors& tensors, int64_t flags, Library* library) const {
   auto found = std::make_shared<Found>();
-  found->signature = signature;
   std::array<std::vector<int64_t>, kOperands> storage;
   Strides strides;
   for (int x = 0; x < kOperands; ++x) {
-    if (tensors.of[x]) strides.of[x] = strides_or(*tensors.of[x], &storage[x]);
+    if (tensors.of[x]) strides.of[x] = strides_of(*tensors.of[x], &storage[x]);
   }
   found->layout = choose_layout(contraction_, strides);
-  if (!type_of(tensors[kA].dtype).known) found->layout.refusal = "only fp64, fp32, fp16 and bf16 are computed here";
+  if (found->layout.refusal.empty()) found->layout.refusal = refusal_of(tensors, found->layout, library);
   if (!found->layout.refusal.empty() || !library) return found;
-  PlanKey key = key_of(tensors, flags, *library, found->layout);
-  found->plan = PlanCache::global().find(key);
-  if (!found->plan) {
-    DeviceGuard guard(*library, tensors[kA].device.device_id);
-    cublasLtHandle_t handle = library->handle(tensors[kA].device.device_id);
-    const void* bias = tensors.has(kBias) ? data_of(tensors[kBias]) : nullptr;
-    found->plan = PlanCache::global().put(key, make_plan(*library, handle, key, bias));
-  }
+  found->plan = plan_for(tensors, key_of(tensors, flags, *library, found->layout), library);
   return found;
+}
+
+// What the tensors refuse beyond their layout.
+std::string Gemm::refusal_of(const Tensors& tensors, const Layout& layout, const Library* library) const {
+  if (!type_of(tensors[kA].dtype).computed) return "only fp64, fp32, fp16 and bf16 are computed here";
+  bool in_place = tensors.has(kC) && tensors[kC].data == tensors[kD].data;
+  if (in_place && !(layout.c == layout.d)) return "c is out's own memory in another layout";
+  if (library && !library->can_switch_devices()) return "the CUDA runtime that goes with this cublasLt is not loaded";
+  return "";
+}
+
+std::shared_ptr<const Plan> Gemm::plan_for(const Tensors& tensors, const PlanKey& key, Library* library) const {
+  auto plan = PlanCache::global().find(key);
+  if (plan) return plan;
+  int device = tensors[kA].device.device_id;
+  DeviceGuard guard(*library, device);
+  const void* bias = tensors.has(kBias) ? data_of(tensors[kBias]) : nullptr;
+  return PlanCache::global().put(key, make_plan(*library, library->handle(device), key, bias));
 }
 
 PlanKey Gemm::key_of(const Tensors& tensors, int64_t flags, const Library& library, const Layout& layout) const {
@@ -181,84 +185,42 @@ PlanKey Gemm::key_of(const Tensors& tensors, int64_t flags, const Library& libra
   return key;
 }
 
-bool Gemm::run(const Tensors& tensors, Scalars scalars, int64_t flags) {
-  check(tensors);
-  Library* library = Library::current();
-  if (!library) throw LibraryError("no cublasLt is open: call open_library first.");
-  DLDeviceType served = library->in_host_memory() ? kDLCPU : kDLCUDA;
-  const DLDevice& device = tensors[kA].device;
-  if (device.device_type != served) throw ArgumentError("a is not on a device that the opened cublasLt computes on.");
-  if (device.device_id < 0 || device.device_id >= kMaxDevices) throw ArgumentError("a is on a device beyond 63.");
-  auto found = find(tensors, flags & kAllFlags, library);
-  if (!found->plan || !found->plan->refusal.empty()) return false;
-  launch(tensors, scalars, library, *found);
-  return true;
-}
-
 void Gemm::launch(const Tensors& tensors, Scalars scalars, Library* library, const Found& found) const {
   const Layout& layout = found.layout;
   const Plan& plan = *found.plan;
   const DLDevice& device = tensors[kA].device;
   DeviceGuard guard(*library, device.device_id);
   auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(device.device_type, device.device_id));
-  tvm::ffi::Optional<tvm::ffi::Tensor> scratch;
-  if (plan.workspace > 0) scratch = workspace(*library, device, stream, static_cast<int64_t>(plan.workspace));
-  void* scratch_data = scratch.has_value() ? scratch.value().data_ptr() : nullptr;
-  const float floats[] = {static_cast<float>(scalars.alpha), static_cast<float>(scalars.beta)};
-  const double doubles[] = {scalars.alpha, scalars.beta};
-  bool wide = type_of(tensors[kA].dtype).cuda == CUDA_R_64F;
-  const void* alpha = wide ? static_cast<const void*>(&doubles[0]) : &floats[0];
-  const void* beta = wide ? static_cast<const void*>(&doubles[1]) : &floats[1];
+  Workspace scratch(*library, device, stream, plan.workspace);
+  ScaleFactors scale(scalars, type_of(tensors[kA].dtype).cuda);
   const MatmulDesc* desc = &plan.desc;
-  MatmulDesc with_bias;
+  std::optional<MatmulDesc> with_bias;
   if (contraction_.has_bias) {
     // Into a copy: other threads run the same plan with other biases.
     with_bias = plan.desc;
-    with_bias.set(*library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(data_of(tensors[kBias])));
-    desc = &with_bias;
+    with_bias->set(*library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(data_of(tensors[kBias])));
+    desc = &*with_bias;
   }
-  const char* first = data_of(tensors[layout.first_is_b ? kB : kA]);
-  const char* second = data_of(tensors[layout.first_is_b ? kA : kB]);
-  const char* c = data_of(tensors.has(kC) ? tensors[kC] : tensors[kD]);
-  char* d = data_of(tensors[kD]);
-  int64_t item = item_size(tensors[kD]);
+  Stepped first(tensors[layout.first_is_b ? kB : kA], layout.first);
+  Stepped second(tensors[layout.first_is_b ? kA : kB], layout.second);
+  Stepped c(tensors.has(kC) ? tensors[kC] : tensors[kD], layout.c), d(tensors[kD], layout.d);
   cublasLtHandle_t handle = library->handle(device.device_id);
   for (int64_t i = 0; i < layout.calls; ++i) {
-    int64_t at = i * item;
     cublasStatus_t status = library->api().matmul(
-        handle, desc->get(), alpha, first + at * layout.first.loop_stride, plan.a.get(),
-        second + at * layout.second.loop_stride, plan.b.get(), beta, c + at * layout.c.loop_stride, plan.c.get(),
-        d + at * layout.d.loop_stride, plan.d.get(), &plan.algo, scratch_data, plan.workspace, stream);
-    if (status == CUBLAS_STATUS_SUCCESS) continue;
-    std::ostringstream text;
-    text << "cublasLtMatmul returned " << library->status_name(status) << " for rows=" << layout.rows
-         << " cols=" << layout.cols << " k=" << layout.k << " batch=" << layout.batch << ".";
-    throw LibraryError(text.str());
+        handle, desc->get(), scale.alpha(), first.at(i), plan.a.get(), second.at(i), plan.b.get(), scale.beta(), c.at(i),
+        plan.c.get(), d.at(i), plan.d.get(), &plan.algo, scratch.data(), plan.workspace, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) fail_matmul(*library, status, layout, tensors[kA].dtype);
   }
 }
 
-std::string Gemm::explain(const Tensors& tensors, int64_t flags) {
-  check(tensors);
+std::string Gemm::explain(const Tensors& tensors, int64_t flags) const {
+  check_tensors(contraction_, tensors);
+  check_flags(flags);
   // Without a library for this device there still is a layout to show.
   Library* library = Library::current();
-  if (library && tensors[kA].device.device_type != (library->in_host_memory() ? kDLCPU : kDLCUDA)) library = nullptr;
-  auto found = make(tensors, flags & kAllFlags, library, Signature{});
-  const Layout& layout = found->layout;
-  std::ostringstream json;
-  std::string refusal = !layout.refusal.empty() ? layout.refusal : found->plan ? found->plan->refusal : "";
-  json << "{\"declined\": \"" << refusal << "\"";
-  if (layout.refusal.empty()) {
-    json << ", \"layout\": \"" << layout.view << "\", \"rows\": " << layout.rows << ", \"cols\": " << layout.cols
-         << ", \"k\": " << layout.k << ", \"batch\": " << layout.batch << ", \"calls\": " << layout.calls
-         << ", \"first\": \"" << (layout.first_is_b ? "b" : "a") << "\", \"trans_a\": " << layout.first.trans
-         << ", \"trans_b\": " << layout.second.trans << ", \"lda\": " << layout.first.ld
-         << ", \"ldb\": " << layout.second.ld << ", \"ldd\": " << layout.d.ld
-         << ", \"batch_strides\": [" << layout.first.batch_stride << ", " << layout.second.batch_stride << ", "
-         << layout.d.batch_stride << "], \"epilogue\": \"" << (contraction_.has_bias ? "BIAS" : "DEFAULT") << "\"";
-  }
-  if (found->plan) json << ", \"workspace\": " << found->plan->workspace;
-  json << "}";
-  return json.str();
+  if (library && !serves(*library, tensors[kA].device)) library = nullptr;
+  auto found = make(tensors, flags, library);
+  return to_json(found->layout, found->plan.get(), contraction_.has_bias);
 }
 
 }  // namespace lt

@@ -18,6 +18,9 @@ struct Matrix {
   int64_t ld = 1;
   int64_t batch_stride = 0;
   int64_t loop_stride = 0;
+  bool operator==(const Matrix& o) const {
+    return trans == o.trans && ld == o.ld && batch_stride == o.batch_stride && loop_stride == o.loop_stride;
+  }
 };
 
 // D[rows, cols] = op(first)[rows, k] op(second)[k, cols], `batch` of them a call, `calls` calls.

@@ -115,8 +115,10 @@ cublasLtHandle_t Library::handle(int device) {
 }
 
 int Library::compute_capability_major(int device) const {
-  int major = 0;
+  int major = capabilities_[device].load(std::memory_order_relaxed);
+  if (major) return major;
   if (!cuda_.get_attribute || cuda_.get_attribute(&major, kComputeCapabilityMajor, device) != 0) return 0;
+  capabilities_[device].store(major, std::memory_order_relaxed);
   return major;
 }
 

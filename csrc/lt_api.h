@@ -36,7 +36,7 @@ struct Api {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
 };
 
-// Optional: without these only device 0 is served.
+// Of the CUDA runtime, or of the double. Optional, see `can_switch_devices`.
 struct CudaApi {
   int (*get_device)(int*) = nullptr;
   int (*set_device)(int) = nullptr;
@@ -74,7 +74,9 @@ class Library {
 
   // The device's handle, created on first use; the device must be current. Throws LibraryError.
   cublasLtHandle_t handle(int device);
-  int compute_capability_major(int device) const;  // 0 where it cannot be told
+  int compute_capability_major(int device) const;  // 0 where it cannot be told; asked once a device
+  // Without a CUDA runtime there is no telling which device is current, and work for another would go astray.
+  bool can_switch_devices() const { return cuda_.get_device && cuda_.set_device; }
   bool capturing(void* stream) const;
 
   const Api& api() const { return api_; }
@@ -107,6 +109,7 @@ class Library {
   std::mutex creating_;
   std::vector<Handle> owned_;
   std::array<std::atomic<cublasLtHandle_t>, kMaxDevices> handles_{};
+  mutable std::array<std::atomic<int>, kMaxDevices> capabilities_{};  // 0: not asked yet
 };
 
 // Makes the device current for a scope. Nothing to do, nothing called but cudaGetDevice, when it already is.

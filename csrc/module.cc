@@ -8,9 +8,9 @@
 #include <tvm/ffi/optional.h>
 
 #include <memory>
-#include <sstream>
 #include <utility>
 
+#include "explain.h"
 #include "gemm.h"
 #include "plan_cache.h"
 #include "workspace.h"
@@ -56,19 +56,17 @@ void open_library(const ffi::String& path, const ffi::String& override_path) {
 ffi::String library_info() {
   lt::Library* library = lt::Library::current();
   if (!library) return "{}";
-  std::ostringstream json;
-  json << "{\"path\": \"" << library->path() << "\", \"version\": " << library->version() << ", \"override\": \""
-       << library->override_path() << "\", \"pointer_array_batches\": "
-       << (library->has_pointer_array_batches() ? "true" : "false") << "}";
-  return json.str();
+  lt::JsonObject json;
+  json.add("path", library->path()).add("version", static_cast<int64_t>(library->version()));
+  json.add("override", library->override_path()).add("device_guard", library->can_switch_devices());
+  return json.add("pointer_array_batches", library->has_pointer_array_batches()).text();
 }
 
 ffi::String cache_stats() {
   lt::CacheStats stats = lt::PlanCache::global().stats();
-  std::ostringstream json;
-  json << "{\"hits\": " << stats.hits << ", \"misses\": " << stats.misses << ", \"evictions\": " << stats.evictions
-       << ", \"size\": " << stats.size << ", \"capacity\": " << stats.capacity << "}";
-  return json.str();
+  lt::JsonObject json;
+  json.add("hits", stats.hits).add("misses", stats.misses).add("evictions", stats.evictions);
+  return json.add("size", stats.size).add("capacity", stats.capacity).text();
 }
 
 void cache_clear() { lt::PlanCache::global().clear(); }

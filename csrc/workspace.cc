@@ -1,7 +1,6 @@
 // Keeps one buffer for each device and stream.
 #include "workspace.h"
 
-#include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/c_env_api.h>
 
 #include <map>
@@ -10,54 +9,68 @@
 namespace lt {
 namespace {
 
+using Buffer = tvm::ffi::Tensor;
+
 constexpr int64_t kMiB = 1 << 20;
-constexpr int kHopper = 9;  // compute capability
+constexpr int kHopper = 9;            // compute capability
+constexpr size_t kMaxBuffers = 128;   // torch has 65 streams a device; a program that makes more gets new buffers
 
 std::atomic<int64_t> limit_override{-1};
 
-tvm::ffi::Tensor allocate(DLDevice device, int64_t bytes) {
-  int64_t stride = 1;
-  DLTensor prototype{};
-  prototype.device = device;
-  prototype.ndim = 1;
-  prototype.dtype = DLDataType{kDLUInt, 8, 1};
-  prototype.shape = &bytes;
-  prototype.strides = &stride;
-  TVMFFIObjectHandle made = nullptr;
-  TVM_FFI_CHECK_SAFE_CALL(TVMFFIEnvTensorAlloc(&prototype, &made));
-  return tvm::ffi::details::ObjectUnsafe::ObjectRefFromObjectPtr<tvm::ffi::Tensor>(
-      tvm::ffi::details::ObjectUnsafe::ObjectPtrFromOwned<tvm::ffi::Object>(static_cast<TVMFFIObject*>(made)));
+Buffer allocate(DLDevice device, int64_t bytes) {
+  return Buffer::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes}, DLDataType{kDLUInt, 8, 1}, device);
 }
+
+class Buffers {
+ public:
+  using Key = std::tuple<int, int, void*>;
+
+  static Buffers& global() {
+    static auto& buffers = *new Buffers;  // leaked on purpose: at exit the allocator may be gone before this is
+    return buffers;
+  }
+
+  tvm::ffi::Optional<Buffer> find(const Key& key, int64_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = buffers_.find(key);
+    if (found == buffers_.end() || found->second.size(0) < bytes) return std::nullopt;
+    return found->second;
+  }
+
+  // A smaller buffer is let go; calls that still hold it keep it alive until their work is queued.
+  void put(const Key& key, const Buffer& buffer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (buffers_.size() >= kMaxBuffers) buffers_.clear();
+    buffers_.insert_or_assign(key, buffer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, Buffer> buffers_;
+};
 
 }  // namespace
 
 int64_t workspace_limit(const Library& library, int device) {
-  int64_t override = limit_override.load(std::memory_order_relaxed);
-  if (override >= 0) return override;
-  // Asked once a device: the attribute is a driver call, and this is on the path of every call.
-  static std::array<std::atomic<int64_t>, kMaxDevices> advised{};
-  int64_t found = advised[device].load(std::memory_order_relaxed);
-  if (found == 0) {
-    found = library.compute_capability_major(device) >= kHopper ? 32 * kMiB : 4 * kMiB;
-    advised[device].store(found, std::memory_order_relaxed);
-  }
-  return found;
+  int64_t set = limit_override.load(std::memory_order_relaxed);
+  if (set >= 0) return set;
+  return library.compute_capability_major(device) >= kHopper ? 32 * kMiB : 4 * kMiB;
 }
 
 void set_workspace_limit(int64_t bytes) { limit_override.store(bytes, std::memory_order_relaxed); }
 
-tvm::ffi::Tensor workspace(const Library& library, DLDevice device, void* stream, int64_t bytes) {
-  if (library.capturing(stream)) return allocate(device, bytes);
-  using Key = std::tuple<int, int, void*>;
-  static std::mutex mutex;
-  // Leaked on purpose: at exit the allocator may be gone before this is.
-  static auto& buffers = *new std::map<Key, tvm::ffi::Tensor>;
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = buffers.find({device.device_type, device.device_id, stream});
-  if (found != buffers.end() && found->second.size(0) >= bytes) return found->second;
-  tvm::ffi::Tensor made = allocate(device, bytes);
-  buffers.insert_or_assign(Key{device.device_type, device.device_id, stream}, made);
-  return made;
+Workspace::Workspace(const Library& library, DLDevice device, void* stream, size_t bytes) {
+  if (bytes == 0) return;
+  auto size = static_cast<int64_t>(bytes);
+  if (library.capturing(stream)) {
+    buffer_ = allocate(device, size);
+    return;
+  }
+  Buffers::Key key{device.device_type, device.device_id, stream};
+  buffer_ = Buffers::global().find(key, size);
+  if (buffer_.has_value()) return;
+  buffer_ = allocate(device, size);
+  Buffers::global().put(key, buffer_.value());
 }
 
 }  // namespace lt
