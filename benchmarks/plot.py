@@ -1,4 +1,4 @@
-"""`python -m benchmarks.plot RESULT.json OUT.png`: how many times as fast ours is, with intervals, from a result file."""
+"""`python -m benchmarks.plot RESULT.json OUT.png`: how many times as fast ours is, with intervals."""
 
 import argparse
 import json

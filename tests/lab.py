@@ -34,20 +34,14 @@ def pretend_cuda(capability: tuple[int, int] = (9, 0)):
 with pretend_cuda():
     import thunder
 
+from thunder_gemm_ex.cli._traces import BOOKKEEPING  # noqa: E402  (imports thunder, so it has to come second)
+
 NVFUSER_INSTALLED = any(importlib.util.find_spec(name) for name in ("nvfuser_direct", "nvfuser"))
 NVFUSER_REGISTERED = thunder.extend.get_executor("nvfuser") is not None
 needs_nvfuser = pytest.mark.skipif(not NVFUSER_INSTALLED, reason="nvFuser has no wheel for this Python and torch")
 
 # All inputs and parameters belong to this mode; tensors of two modes don't mix.
 FAKE = FakeTensorMode()
-# What a trace says besides computing.
-BOOKKEEPING = {
-    "unpack_trivial",
-    "unpack_sequence",
-    "clear_mutable_collection",
-    "python_del",
-    "python_return",
-}
 
 
 class Line(NamedTuple):

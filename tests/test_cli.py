@@ -106,8 +106,18 @@ def test_doctor_survives_an_executor_that_raises(run, monkeypatch):
 
 
 def test_doctor_without_an_extension_says_so(monkeypatch):
-    sentences = doctor_module.missing_for_gpu({"loaded": False, "reason": "it was not built"})
-    assert sentences[-1] == "the extension is not loaded: it was not built"
+    def broken():
+        raise ImportError("no such symbol")
+
+    monkeypatch.setattr("thunder_gemm_ex.engines.cublaslt.status", broken)
+    found = doctor_module.extension()
+    assert found == {"loaded": False, "reason": "ImportError: no such symbol"}
+    assert doctor_module.missing_for_gpu(found)[0] == "ImportError: no such symbol"
+
+
+def test_doctor_says_how_to_get_a_cublaslt():
+    sentences = doctor_module.missing_for_gpu({"loaded": True, "library": None, "missing": ["no cublasLt found"]})
+    assert sentences == ["no cublasLt found", "pip install 'thunder-gemm-ex[cu12]' brings a cublasLt"]
 
 
 @pytest.fixture

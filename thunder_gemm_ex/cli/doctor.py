@@ -8,6 +8,8 @@ from thunder_gemm_ex.cli._command import Result, command
 
 DISTRIBUTIONS = ("thunder-gemm-ex", "lightning-thunder", "torch", "apache-tvm-ffi")
 NVFUSER_PREFIX = "nvfuser"
+# Under the headings "engines" and "for a GPU".
+SHOWN_ELSEWHERE = ("usable", "missing")
 
 
 @command("doctor", "say what is installed, what is missing and whether the executor works", example="doctor --json")
@@ -63,15 +65,11 @@ def missing_for_gpu(status: dict) -> list[str]:
     """
     import torch
 
-    missing = []
+    missing = list(status.get("missing", [status.get("reason")]))
     if torch.version.cuda is None:
         missing.append("this torch was built without CUDA")
-    elif not torch.cuda.is_available():
-        missing.append("torch finds no CUDA device (no GPU, or no driver)")
-    if not status.get("loaded"):
-        missing.append(f"the extension is not loaded: {status.get('reason')}")
-    elif not status.get("library", True):
-        missing.append("no cublasLt was found; pip install 'thunder-gemm-ex[cu12]' brings one")
+    if status.get("loaded") and not status.get("library"):
+        missing.append("pip install 'thunder-gemm-ex[cu12]' brings a cublasLt")
     return missing
 
 
@@ -124,7 +122,8 @@ def render(data: dict):
 def sections(data: dict):
     """(title, [(name, text)]) for each part of the report."""
     yield "versions", [(name, version or "not installed") for name, version in data["versions"].items()]
-    yield "extension", [(name, str(value)) for name, value in data["extension"].items()]
+    found = {name: value for name, value in data["extension"].items() if name not in SHOWN_ELSEWHERE}
+    yield "extension", [(name, str(value)) for name, value in found.items()]
     yield "engines", [(name, usability(engine)) for name, engine in data["engines"].items()]
     yield "for a GPU", [("missing", sentence) for sentence in data["gpu"]["missing"] or ["nothing"]]
 
