@@ -39,6 +39,11 @@ bool merge_one_pair(std::vector<Label>* labels) {
 
 }  // namespace
 
+void merge(std::vector<Label>* labels) {
+  while (merge_one_pair(labels)) {
+  }
+}
+
 std::vector<Label> labels_of(const Contraction& contraction, const Strides& strides) {
   std::vector<Label> atoms;
   for (size_t i = 0; i < contraction.sizes.size(); ++i) {
@@ -55,8 +60,7 @@ std::vector<Label> labels_of(const Contraction& contraction, const Strides& stri
   for (const Label& atom : atoms) {
     if (atom.cls != LabelClass::kNone) labels.push_back(atom);
   }
-  while (merge_one_pair(&labels)) {
-  }
+  merge(&labels);
   return labels;
 }
 

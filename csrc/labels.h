@@ -23,6 +23,9 @@ struct Strides {
   std::array<const int64_t*, kOperands> of{};
 };
 
+// Merges labels of one class that lie in memory as one, in every tensor, until none do.
+void merge(std::vector<Label>* labels);
+
 // The labels of size > 1, those that lie in memory as one label merged into one.
 std::vector<Label> labels_of(const Contraction& contraction, const Strides& strides);
 

@@ -39,11 +39,13 @@ Layout column_major(const RowMajor& row) {
   return found;
 }
 
-// The cost rule: fewest calls; then the most work in one matrix; then, if one side is of size 1, the other along D's rows.
+// The cost rule: fewest calls; then the most work in one matrix; then, if one side is of size 1, the other along D's rows;
+// then the D whose rows lie closest together.
 bool cheaper(const RowMajor& x, const RowMajor& y) {
   if (x.calls != y.calls) return x.calls < y.calls;
   double work_x = static_cast<double>(x.m) * x.n * x.k, work_y = static_cast<double>(y.m) * y.n * y.k;
-  return work_x != work_y ? work_x > work_y : x.n > y.n;
+  if (work_x != work_y) return work_x > work_y;
+  return x.n != y.n ? x.n > y.n : x.d.ld < y.d.ld;
 }
 
 // A side of a matrix: a label, or nothing (size 1, its stride meaningless).
@@ -167,15 +169,18 @@ class Chooser {
 
   // The labels outside the matrix: the largest is the strided batch, one more the loop.
   bool place_rest(RowMajor* row, Side outer, Side inner, Side k) {
-    std::vector<const Label*> rest;
+    Labels rest;
     for (const Label& label : labels_) {
-      if (&label != outer.label && &label != inner.label && &label != k.label) rest.push_back(&label);
+      if (&label == outer.label || &label == inner.label || &label == k.label) continue;
+      rest.push_back(label);
+      rest.back().cls = LabelClass::kBatch;  // out here all are, and may merge as such
     }
-    std::stable_sort(rest.begin(), rest.end(), [](const Label* x, const Label* y) { return x->size > y->size; });
+    merge(&rest);
+    std::stable_sort(rest.begin(), rest.end(), [](const Label& x, const Label& y) { return x.size > y.size; });
     if (rest.size() > 2) return fail(6, "more than two labels outside the matrix do not merge");
-    if (rest.size() == 2 && rest[1]->size > kMaxCalls) return fail(7, "the loop would take more than 64 calls");
-    if (!rest.empty() && rest[0]->size > kMaxExtent) return fail(7, "the batch count is beyond int32");
-    for (size_t i = 0; i < rest.size(); ++i) step(row, *rest[i], i == 0);
+    if (rest.size() == 2 && rest[1].size > kMaxCalls) return fail(7, "the loop would take more than 64 calls");
+    if (!rest.empty() && rest[0].size > kMaxExtent) return fail(7, "the batch count is beyond int32");
+    for (size_t i = 0; i < rest.size(); ++i) step(row, rest[i], i == 0);
     return true;
   }
 

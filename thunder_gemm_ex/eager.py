@@ -9,9 +9,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from thunder_gemm_ex.engines.aten import Terms
-from thunder_gemm_ex.engines.choose import site
+from thunder_gemm_ex.engines.choose import checked_calls, site
 from thunder_gemm_ex.spec import SpecError, parse
 
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ACTIVATIONS = {
     None: None,
     "relu": torch.relu,
@@ -48,6 +49,37 @@ def gemm(
         ValueError: dtypes or devices differ, or an option is not one of its choices.
         TypeError: an operand is not a strided tensor with memory of its own (meta, FakeTensor, conj or neg view, ...).
     """
+    if bias is None and c is None and activation is None and alpha == 1 and beta == 0:
+        out = _bare_product(a, b, spec)
+        if out is not None:
+            return out
+    return _checked_gemm(a, b, spec, bias, activation, alpha, beta, c)
+
+
+def _bare_product(a, b, spec) -> torch.Tensor | None:
+    """The product by one torch call that does the checking, or None where something is amiss: then `gemm` says what.
+
+    For small operands the checks below, one by one, would take several times as long as the product.
+    """
+    if type(a) not in _PLAIN or type(b) not in _PLAIN:
+        return None
+    try:
+        call, a_rank, b_rank = checked_calls[spec]
+    except (KeyError, TypeError):
+        return None
+    if a.ndim != a_rank or b.ndim != b_rank or not (a.is_cpu and b.is_cpu) or a.is_neg() or b.is_neg():
+        return None
+    if a.layout is not torch.strided or b.layout is not torch.strided:
+        return None
+    try:
+        out = call(a, b)
+    except RuntimeError:
+        return None
+    # Only complex operands can be conjugate views.
+    return None if out.is_complex() else out
+
+
+def _checked_gemm(a, b, spec, bias, activation, alpha, beta, c) -> torch.Tensor:
     tensors = {"a": a, "b": b, "bias": bias, "c": c}
     for name, tensor in tensors.items():
         if tensor is not None or name in ("a", "b"):

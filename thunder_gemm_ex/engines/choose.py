@@ -140,6 +140,8 @@ def _generic(pattern: Pattern) -> Contraction | None:
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
+# Specs that one mm, bmm or linear means, which itself refuses operands whose sizes do not fit: (call, rank of a, of b).
+checked_calls: dict[str, tuple[Callable, int, int]] = {}
 _forced = False
 
 
@@ -150,7 +152,14 @@ def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - f
         found = _sites[text, terms] = Site(text, terms)
         if not terms.any:
             _plain_sites[text] = found
+            _note_checked_call(found)
     return found
+
+
+def _note_checked_call(made: Site) -> None:
+    # matmul is left out: it broadcasts batch dimensions that one label of the spec says are equal.
+    if made.direct is not None and not _forced and not made.direct.detail.startswith("matmul"):
+        checked_calls[made.text] = (made.direct.run, len(made.pattern.a), len(made.pattern.b))
 
 
 def run_gemm(a, b, spec, bias=None, alpha=1):
@@ -168,6 +177,7 @@ def everywhere() -> Iterator[None]:
     saved = _forced, dict(_sites), dict(_plain_sites)
     _sites.clear()
     _plain_sites.clear()
+    checked_calls.clear()  # filled again by use
     _forced = True
     try:
         yield
