@@ -46,7 +46,7 @@ class Planner:
 
     def __init__(self, folder: Path) -> None:
         target = folder / "libplanner.so"
-        flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-I", str(CSRC)]
+        flags = ["-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-I", str(CSRC)]
         sources = [str(CSRC / name) for name in SOURCES] + [str(Path(__file__).with_name("driver.cc"))]
         subprocess.run(["g++", *flags, *sources, "-o", str(target)], check=True)
         self._plan = ctypes.CDLL(str(target)).plan
