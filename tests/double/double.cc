@@ -303,6 +303,7 @@ EXPORT void double_reset() {
   for (auto& s : next_status) s = 0;
   no_op = sleep_us = capturing = 0;
   wanted_workspace = 0;
+  capability = 8;
   device_switches = 0;
   last_problem = {};
 }
@@ -311,6 +312,7 @@ EXPORT void double_no_op(int on) { no_op = on; }
 EXPORT void double_sleep(int us) { sleep_us = us; }
 EXPORT void double_want_workspace(int64_t bytes) { wanted_workspace = bytes; }
 EXPORT void double_capturing(int on) { capturing = on; }
+EXPORT void double_capability(int major) { capability = major; }
 EXPORT void double_enter_device(int device) { current_device = device; }
 EXPORT int64_t double_device_switches() { return device_switches; }
 EXPORT void double_last(int64_t* out) { std::memcpy(out, &last_problem, sizeof(last_problem)); }
