@@ -32,15 +32,20 @@ _lock = threading.Lock()
 class Bound:
     """One contraction in the extension.
 
-    run(a, b, out, bias, c, alpha, beta, flags) -> 0 when `out` was written, 1 when declined and nothing was computed.
-    Raises ValueError for tensors that do not fit, RuntimeError when the library fails.
+    run(a, b, out, bias, c, alpha, beta, flags) -> 0 when `out` = alpha * a b + beta * c + bias was written, 1 when declined
+    and nothing was computed. It is the extension's function itself: every argument is positional, bias and c may be None.
+    Raises ValueError for tensors that do not fit, RuntimeError when the library fails. It releases the GIL.
     """
 
     run: Callable[..., int]
     _explain: Callable[..., str]
 
     def explain(self, a, b, out, bias=None, c=None, flags: int = 0) -> dict[str, Any]:
-        """Sizes, flags, leading dimensions, calls, or `declined` with the reason; computes nothing."""
+        """Sizes, flags and leading dimensions as cuBLAS is told them, and calls; or `declined` with the reason.
+
+        Strides in elements, `workspace` in bytes; `layout` is PyTorch's view, such as "NT". Computes nothing, so `out` need
+        not be what a call will write to, only laid out like it.
+        """
         return json.loads(self._explain(a, b, out, bias, c, flags))
 
 
@@ -97,6 +102,8 @@ def status() -> dict[str, Any]:
         origin, problem = _open()
     info = json.loads(module.library_info()) if origin else {}
     missing = [problem] if problem else []
+    if origin and not info["device_guard"]:
+        missing.append("the CUDA runtime that goes with this cublasLt is not loaded, so no device can be made current")
     if not torch.cuda.is_available():
         missing.append("torch finds no CUDA device (no GPU, or no driver)")
     return {
@@ -120,8 +127,11 @@ def bind(
     sizes: Sequence[int],
 ) -> Bound:
     """Bind a contraction: for each dimension of each tensor its atoms, indices into `sizes`, innermost last."""
+    module = extension()
+    with _lock:
+        _open()
     lists = [None if dims is None else [list(dim) for dim in dims] for dims in (a, b, bias, out)]
-    run, explain = extension().contraction(*lists, list(sizes))
+    run, explain = module.contraction(*lists, list(sizes))
     return Bound(run, explain)
 
 
