@@ -1,5 +1,6 @@
-// Sixth in the flow: cublasLt's descriptors as values. Each lives in storage of ours that the library initializes in place
-// and checks to be large enough, so a copy of the storage is a copy of the descriptor, in every version of the library.
+// Sixth in the flow: cublasLt's descriptors as values. Each lives in storage of ours that the library initializes in
+// place and checks to be large enough, so a copy of the storage is a copy of the descriptor, in every version of the
+// library.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,5 +1,6 @@
-// First in the flow: what a failure looks like. An ArgumentError is the caller's mistake and reaches Python as ValueError,
-// a LibraryError is the library's own and arrives as RuntimeError. "Declined" is neither: it is a reason, never thrown.
+// First in the flow: what a failure looks like. An ArgumentError is the caller's mistake and reaches Python as
+// ValueError, a LibraryError is the library's own and arrives as RuntimeError. "Declined" is neither: it is a reason,
+// never thrown.
 #pragma once
 
 #include <stdexcept>

@@ -22,8 +22,8 @@ class JsonObject {
   std::string members_;
 };
 
-// `plan` null: none was asked for. Sizes, flags and leading dimensions are cuBLAS's (column-major, D is rows x cols, its A
-// is the operand that `first` names); `layout` is PyTorch's view; strides in elements, workspace in bytes.
+// `plan` null: none was asked for. Sizes, flags and leading dimensions are cuBLAS's (column-major, D is rows x cols,
+// its A is the operand that `first` names); `layout` is PyTorch's view; strides in elements, workspace in bytes.
 std::string to_json(const Layout& layout, const Plan* plan, bool has_bias);
 
 }  // namespace lt

@@ -207,8 +207,8 @@ void Gemm::launch(const Tensors& tensors, Scalars scalars, Library* library, con
   cublasLtHandle_t handle = library->handle(device.device_id);
   for (int64_t i = 0; i < layout.calls; ++i) {
     cublasStatus_t status = library->api().matmul(
-        handle, desc->get(), scale.alpha(), first.at(i), plan.a.get(), second.at(i), plan.b.get(), scale.beta(), c.at(i),
-        plan.c.get(), d.at(i), plan.d.get(), &plan.algo, scratch.data(), plan.workspace, stream);
+        handle, desc->get(), scale.alpha(), first.at(i), plan.a.get(), second.at(i), plan.b.get(), scale.beta(),
+        c.at(i), plan.c.get(), d.at(i), plan.d.get(), &plan.algo, scratch.data(), plan.workspace, stream);
     if (status != CUBLAS_STATUS_SUCCESS) fail_matmul(*library, status, layout, tensors[kA].dtype);
   }
 }

@@ -16,7 +16,8 @@ void add_strides(const Dims& dims, const int64_t* strides, const std::vector<int
   }
 }
 
-// Whether (outer, inner) is one label: in every tensor an outer step is a whole run of the inner one. Absent is 0 = 0 * n.
+// Whether (outer, inner) is one label: in every tensor an outer step is a whole run of the inner one. Absent is 0 = 0 *
+// n.
 bool merges(const Label& outer, const Label& inner) {
   if (outer.cls != inner.cls || outer.size > kMaxExtent / inner.size) return false;
   for (int x = 0; x < kOperands; ++x) {

@@ -1,5 +1,5 @@
-// Chooses matrix, batch and loop labels. Row-major inside (as the caller's tensors are); `column_major` is the one place
-// that knows cuBLAS's order.
+// Chooses matrix, batch and loop labels. Row-major inside (as the caller's tensors are); `column_major` is the one
+// place that knows cuBLAS's order.
 #include "layout.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ Layout column_major(const RowMajor& row) {
   return found;
 }
 
-// The cost rule: fewest calls; then the most work in one matrix; then, if one side is of size 1, the other along D's rows;
-// then the D whose rows lie closest together.
+// The cost rule: fewest calls; then the most work in one matrix; then, if one side is of size 1, the other along D's
+// rows; then the D whose rows lie closest together.
 bool cheaper(const RowMajor& x, const RowMajor& y) {
   if (x.calls != y.calls) return x.calls < y.calls;
   double work_x = static_cast<double>(x.m) * x.n * x.k, work_y = static_cast<double>(y.m) * y.n * y.k;
@@ -55,7 +55,8 @@ struct Side {
   int64_t stride(Operand x) const { return label ? label->stride[x] : 0; }
 };
 
-// The leading dimension of outer x inner stored with inner contiguous, repaired where a size of 1 leaves it meaningless.
+// The leading dimension of outer x inner stored with inner contiguous, repaired where a size of 1 leaves it
+// meaningless.
 std::optional<int64_t> leading_dimension(Side outer, Side inner, Operand x) {
   if (inner.size() > 1 && inner.stride(x) != 1) return std::nullopt;
   if (outer.size() == 1) return inner.size();
@@ -82,8 +83,8 @@ std::optional<Matrix> stored_plainly(Side outer, Side inner, Operand x) {
   return matrix;
 }
 
-// Looks at every choice of the matrix's labels, keeps the cheapest, and for a refusal the reason of the choice that went
-// furthest.
+// Looks at every choice of the matrix's labels, keeps the cheapest, and for a refusal the reason of the choice that
+// went furthest.
 class Chooser {
  public:
   explicit Chooser(const Labels& labels, bool has_bias) : labels_(labels), has_bias_(has_bias) {}
@@ -198,8 +199,8 @@ class Chooser {
   std::string reason_;
 };
 
-// Two elements of the output in one place would be written in no order. Sufficient, and true of every permuted or padded
-// tensor: each label steps over all that the smaller ones reach.
+// Two elements of the output in one place would be written in no order. Sufficient, and true of every permuted or
+// padded tensor: each label steps over all that the smaller ones reach.
 bool overlaps(const Labels& labels, Operand x) {
   std::vector<std::pair<int64_t, int64_t>> steps;
   for (const Label& label : labels) {

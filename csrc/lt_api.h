@@ -17,8 +17,8 @@
 
 namespace lt {
 
-// The types that are called through are those of the headers this is compiled with; sizes of opaque structs are asked of
-// the library itself (descriptors.h), so a 12 build serves a 13 library.
+// The types that are called through are those of the headers this is compiled with; sizes of opaque structs are asked
+// of the library itself (descriptors.h), so a 12 build serves a 13 library.
 struct Api {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -128,9 +128,9 @@ class DeviceGuard {
 [[noreturn]] void fail(const Library& library, cublasStatus_t status, const char* call, const char* file, int line);
 
 // The one check of a cublasLt call: anything but success becomes a LibraryError that names the call, status and place.
-#define LT_CHECK(library, call)                                                                       \
-  do {                                                                                                \
-    cublasStatus_t lt_status = (call);                                                                \
+#define LT_CHECK(library, call)                                                                          \
+  do {                                                                                                   \
+    cublasStatus_t lt_status = (call);                                                                   \
     if (lt_status != CUBLAS_STATUS_SUCCESS) ::lt::fail((library), lt_status, #call, __FILE__, __LINE__); \
   } while (false)
 

@@ -1,4 +1,5 @@
-// Last in the flow: the boundary. Plain values and DLTensors come in; failures leave as Python's ValueError or RuntimeError.
+// Last in the flow: the boundary. Plain values and DLTensors come in; failures leave as Python's ValueError or
+// RuntimeError.
 //
 // The GIL is released during a call, so everything behind this file is safe for concurrent calls.
 #include <tvm/ffi/container/array.h>

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kRequested = 4;  // the first result that is usable is taken; the ones behind it are for when it is not
 
-MatrixLayout matrix(const Library& library, const PlanKey& key, int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
+MatrixLayout matrix(const Library& library, const PlanKey& key, int64_t rows, int64_t cols, int64_t ld,
+                    int64_t stride) {
   MatrixLayout made(library, static_cast<cudaDataType_t>(key.type), rows, cols, ld);
   if (key.batch > 1) {
     made.set(library, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(key.batch));
@@ -63,9 +64,8 @@ void choose_algorithm(const Library& library, cublasLtHandle_t handle, const Pla
   std::array<cublasLtMatmulHeuristicResult_t, kRequested> offered{};
   int count = 0;
   const Api& api = library.api();
-  cublasStatus_t status =
-      api.get_heuristic(handle, plan->desc.get(), plan->a.get(), plan->b.get(), plan->c.get(), plan->d.get(),
-                        wanted.get(), kRequested, offered.data(), &count);
+  cublasStatus_t status = api.get_heuristic(handle, plan->desc.get(), plan->a.get(), plan->b.get(), plan->c.get(),
+                                            plan->d.get(), wanted.get(), kRequested, offered.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
     plan->refusal = "the heuristic returned CUBLAS_STATUS_NOT_SUPPORTED";
     return;

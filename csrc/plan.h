@@ -12,9 +12,9 @@ namespace lt {
 
 // What the caller's flags mean. Bits of the boundary's `flags`.
 enum Flag : int64_t {
-  kTf32 = 1,            // fp32 may be computed in TF32
-  kFullReduction = 2,   // partial sums are never held in a 16-bit output type
-  kNoSplitK = 4,        // one sequence of sums an output element
+  kTf32 = 1,           // fp32 may be computed in TF32
+  kFullReduction = 2,  // partial sums are never held in a 16-bit output type
+  kNoSplitK = 4,       // one sequence of sums an output element
   kAllFlags = 7,
 };
 

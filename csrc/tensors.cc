@@ -26,8 +26,7 @@ std::string device_text(DLDevice device) {
 }
 
 bool has_shape(const DLTensor& tensor, const std::vector<int64_t>& expected) {
-  return tensor.ndim == static_cast<int>(expected.size()) &&
-         std::equal(expected.begin(), expected.end(), tensor.shape);
+  return tensor.ndim == static_cast<int>(expected.size()) && std::equal(expected.begin(), expected.end(), tensor.shape);
 }
 
 void check_one(const Contraction& contraction, Operand x, const DLTensor& tensor, const DLTensor& a) {
@@ -59,7 +58,8 @@ void check_bias_and_memory(const Contraction& contraction, const Tensors& tensor
   }
   for (Operand x : {kA, kB, kBias}) {
     if (tensors.has(x) && tensors[x].data && data_of(tensors[x]) == data_of(tensors[kD])) {
-      throw ArgumentError(std::string("out shares memory with ") + name_of(x) + ", which is read while out is written.");
+      throw ArgumentError(std::string("out shares memory with ") + name_of(x) +
+                          ", which is read while out is written.");
     }
   }
 }

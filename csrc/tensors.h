@@ -33,7 +33,8 @@ int64_t alignment_of(const DLTensor& tensor, int64_t loop_stride);
 // DLPack allows null strides where a tensor is contiguous; `storage` then holds those that it means.
 const int64_t* strides_of(const DLTensor& tensor, std::vector<int64_t>* storage);
 
-// Throws ArgumentError for a tensor that is missing, or differs from what was bound or from `a`, or lies on another one.
+// Throws ArgumentError for a tensor that is missing, or differs from what was bound or from `a`, or lies on another
+// one.
 void check_tensors(const Contraction& contraction, const Tensors& tensors);
 
 }  // namespace lt

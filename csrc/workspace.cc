@@ -12,8 +12,8 @@ namespace {
 using Buffer = tvm::ffi::Tensor;
 
 constexpr int64_t kMiB = 1 << 20;
-constexpr int kHopper = 9;            // compute capability
-constexpr size_t kMaxBuffers = 128;   // torch has 65 streams a device; a program that makes more gets new buffers
+constexpr int kHopper = 9;           // compute capability
+constexpr size_t kMaxBuffers = 128;  // torch has 65 streams a device; a program that makes more gets new buffers
 
 std::atomic<int64_t> limit_override{-1};
 

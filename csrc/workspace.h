@@ -16,8 +16,8 @@ int64_t workspace_limit(const Library& library, int device);
 void set_workspace_limit(int64_t bytes);
 
 // Scratch memory of at least `bytes` for work on `stream`, held until the work has been queued. One buffer a (device,
-// stream), since work on one stream is done in order; while the stream captures a graph, a fresh one, which the allocator
-// takes from the graph's own pool.
+// stream), since work on one stream is done in order; while the stream captures a graph, a fresh one, which the
+// allocator takes from the graph's own pool.
 class Workspace {
  public:
   Workspace(const Library& library, DLDevice device, void* stream, size_t bytes);

@@ -16,6 +16,7 @@ from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 from thunder_gemm_ex import report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.emit import emit
+from thunder_gemm_ex.front_door import open_front_door
 from thunder_gemm_ex.graph import Graph
 from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
@@ -93,3 +94,4 @@ class GemmExecutor(FusionExecutor):
 gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
+open_front_door(gemm_ex)

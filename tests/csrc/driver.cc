@@ -1,4 +1,5 @@
-// The planner behind a C function, for tests: contraction, labels and layout compile and run without CUDA and without tvm.
+// The planner behind a C function, for tests: contraction, labels and layout compile and run without CUDA and without
+// tvm.
 #include <cstdint>
 #include <cstring>
 
@@ -36,8 +37,8 @@ void write(const lt::Matrix& matrix, int64_t** out) {
 }
 
 void write(const lt::Layout& layout, int64_t* out, char* text) {
-  for (int64_t value : {layout.rows, layout.cols, layout.k, layout.batch, layout.calls,
-                        static_cast<int64_t>(layout.first_is_b)}) {
+  for (int64_t value :
+       {layout.rows, layout.cols, layout.k, layout.batch, layout.calls, static_cast<int64_t>(layout.first_is_b)}) {
     *out++ = value;
   }
   for (const lt::Matrix& matrix : {layout.first, layout.second, layout.c, layout.d}) write(matrix, &out);
@@ -46,7 +47,8 @@ void write(const lt::Layout& layout, int64_t* out, char* text) {
 
 }  // namespace
 
-// 0: a layout in `out` and its view in `text`; 1: declined, the reason in `text`; 2: the lists mean nothing, why in `text`.
+// 0: a layout in `out` and its view in `text`; 1: declined, the reason in `text`; 2: the lists mean nothing, why in
+// `text`.
 extern "C" __attribute__((visibility("default"))) int plan(const int64_t* words, int64_t* out, char* text) {
   Reader reader(words);
   std::vector<int64_t> sizes = reader.list();
