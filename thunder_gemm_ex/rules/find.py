@@ -49,10 +49,11 @@ def find_matmuls(graph: Graph) -> list[Declined]:
         if op is None:
             continue
         reason = _refusal(bsym)
-        if reason:
-            declined.append(Declined(position, bsym, op, reason))
+        matmul = None if reason else _state(position, bsym, op)
+        if matmul is None:
+            declined.append(Declined(position, bsym, op, reason or "its output is not what the contraction of its shapes is"))
         else:
-            graph.matmuls[position] = _state(position, bsym, op)
+            graph.matmuls[position] = matmul
     return declined
 
 
@@ -77,11 +78,12 @@ def _refusal(bsym: BoundSymbol) -> str:
     return ""
 
 
-def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul:
+def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul | None:
     a, b, *rest = _tensors(bsym)
     bias = rest[0] if rest else None
     spec = plain(shapes([a, b] if bias is None else [a, b, bias]), transposed_b=op == "linear")
-    assert spec.shape(spec.out) == tuple(bsym.output.shape), (spec, bsym)
+    if spec.shape(spec.out) != tuple(bsym.output.shape):
+        return None
     return Matmul(position, bsym, op, spec, a, b, bsym.output, bias)
 
 
