@@ -91,6 +91,11 @@ class GxxExtension(build_ext):
 class OneWheel(bdist_wheel):
     """Tagged py3-none-<platform>: the extension depends on the platform, not on the CPython."""
 
+    def run(self):
+        # A module that is gone from the sources must not come back out of an earlier build's folder.
+        shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
+        super().run()
+
     def get_tag(self):
         _, _, platform = super().get_tag()
         return "py3", "none", platform

@@ -64,3 +64,13 @@ def test_the_wheel_holds_the_extension(tmp_path):
     (wheel,) = tmp_path.glob("out/*.whl")
     assert "-py3-none-linux" in wheel.name
     assert "thunder_gemm_ex/_lt.so" in zipfile.ZipFile(wheel).namelist()
+
+
+def test_a_module_that_is_gone_is_not_in_the_next_wheel(tmp_path):
+    stale = tmp_path / "build" / "lib" / "thunder_gemm_ex"
+    stale.mkdir(parents=True)
+    (stale / "gone.py").touch()
+    done = build(tmp_path, THUNDER_GEMM_EX_NO_EXT="1")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("out/*.whl")
+    assert "thunder_gemm_ex/gone.py" not in zipfile.ZipFile(wheel).namelist()
