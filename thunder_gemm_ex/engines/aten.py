@@ -144,7 +144,9 @@ def _arranged(spec: Contraction, name: str, dims: Dims, groups: Sequence[Sequenc
     return source + _reshaped(spec, tuple((x,) for x in order), groups)
 
 
-def _matrix(spec: Contraction, name: str, dims: Dims, lead: Sequence, rows: Sequence[Atom], cols: Sequence[Atom]) -> str:
+def _matrix(
+    spec: Contraction, name: str, dims: Dims, lead: Sequence, rows: Sequence[Atom], cols: Sequence[Atom]
+) -> str:
     """`name` as [*lead, rows, cols]; should that need a copy, one in which what is innermost in memory stays so.
 
     BLAS reads a transposed matrix as well as a plain one, while a copy that transposes runs across memory: q @ k.T of

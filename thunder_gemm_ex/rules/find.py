@@ -51,7 +51,9 @@ def find_matmuls(graph: Graph) -> list[Declined]:
         reason = _refusal(bsym)
         matmul = None if reason else _state(position, bsym, op)
         if matmul is None:
-            declined.append(Declined(position, bsym, op, reason or "its output is not what the contraction of its shapes is"))
+            declined.append(
+                Declined(position, bsym, op, reason or "its output is not what the contraction of its shapes is")
+            )
         else:
             graph.matmuls[position] = matmul
     return declined
