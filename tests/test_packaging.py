@@ -1,6 +1,7 @@
 """The package as installed: metadata, console script, and an extension that binds to no one Python or torch."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_a_few_dependencies_and_no_more(installed):
 @pytest.mark.parametrize("extra", ["test", "bench", "dev", "cu12"])
 def test_extras(installed, extra):
     assert extra in installed.metadata.get_all("Provides-Extra")
+
+
+@pytest.mark.parametrize("tool", ["ruff", "clang-format"])
+def test_a_formatter_has_one_version_in_extras_and_hooks(tool):
+    files = [(ROOT / name).read_text() for name in ("pyproject.toml", ".pre-commit-config.yaml")]
+    pins = [re.findall(rf"{tool}==([\d.]+)", text) for text in files]
+    assert all(pins)
+    assert len({version for found in pins for version in found}) == 1
 
 
 def test_python_versions(installed):
