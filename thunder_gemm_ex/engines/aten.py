@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 
 import torch
 
+from thunder_gemm_ex.engines.arrange import aligned, arranged, as_matrix, joins_in_memory, listed
 from thunder_gemm_ex.spec import Contraction, atoms_of
 from thunder_gemm_ex.spec.contraction import Atom, Dims
 
@@ -117,62 +117,8 @@ def _multiply(spec: Contraction) -> str:
     """Nothing is summed: a broadcast multiply, written in the order of the output."""
     order = atoms_of(spec.out)
     shape = ", ".join(map(str, spec.shape(spec.out)))
-    aligned = [_aligned(spec, name, dims, order) for name, dims in (("a", spec.a), ("b", spec.b))]
+    aligned = [aligned(spec, name, dims, order) for name, dims in (("a", spec.a), ("b", spec.b))]
     return f"mul({aligned[0]}, {aligned[1]}).reshape({shape}).contiguous()" if shape else f"mul({', '.join(aligned)})"
-
-
-def _aligned(spec: Contraction, name: str, dims: Dims, order: Sequence[Atom]) -> str:
-    """`name` with one dimension for each atom of `order`, of size 1 where it lacks that atom."""
-    mine = [x for x in order if x in atoms_of(dims)]
-    shape = tuple(spec.sizes[x] if x in mine else 1 for x in order)
-    source = _arranged(spec, name, dims, [(x,) for x in mine])
-    return source if mine == list(order) else f"{source}.reshape({_tuple(shape)})"
-
-
-def _arranged(spec: Contraction, name: str, dims: Dims, groups: Sequence[Sequence[Atom]]) -> str:
-    """`name` permuted and reshaped so that its dimensions are `groups`, each a joined run of atoms."""
-    groups = [tuple(g) for g in groups]
-    stored = atoms_of(dims)
-    runs = sorted((g for g in groups if g), key=lambda g: stored.index(g[0]))
-    if [x for g in runs for x in g] == list(stored):
-        # Join first, permute after: one step fewer, and a copy (should the strides need one) keeps the stored order.
-        by_memory = [*(g for g in groups if not g), *runs]
-        return name + _reshaped(spec, dims, by_memory) + _permuted([by_memory.index(g) for g in groups])
-    order = [x for g in groups for x in g]
-    single = tuple((x,) for x in stored)
-    source = name + _reshaped(spec, dims, single) + _permuted([stored.index(x) for x in order])
-    return source + _reshaped(spec, tuple((x,) for x in order), groups)
-
-
-def _matrix(
-    spec: Contraction, name: str, dims: Dims, lead: Sequence, rows: Sequence[Atom], cols: Sequence[Atom]
-) -> str:
-    """`name` as [*lead, rows, cols]; should that need a copy, one in which what is innermost in memory stays so.
-
-    BLAS reads a transposed matrix as well as a plain one, while a copy that transposes runs across memory: q @ k.T of
-    [4, 512, 16, 64] operands was 1.11 times as fast with k copied in its own order (two cores).
-    """
-    inner = atoms_of(dims)[-1:]
-    if not inner or inner[0] not in rows:
-        return _arranged(spec, name, dims, [*lead, rows, cols])
-    turned = _arranged(spec, name, dims, [*lead, cols, rows])
-    return f"{turned}.{'mT' if lead else 't()'}"
-
-
-def _reshaped(spec: Contraction, dims: Sequence[Sequence[Atom]], groups: Sequence[Sequence[Atom]]) -> str:
-    if tuple(map(tuple, dims)) == tuple(map(tuple, groups)):
-        return ""
-    return f".reshape({_tuple([spec.extent(g) for g in groups])})"
-
-
-def _permuted(perm: Sequence[int]) -> str:
-    if list(perm) == sorted(perm):
-        return ""
-    return ".t()" if list(perm) == [1, 0] else f".permute({_tuple(perm)})"
-
-
-def _tuple(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values)) if values else "()"
 
 
 class _General:
@@ -191,8 +137,8 @@ class _General:
     def source(self) -> str:
         spec = self.spec
         lead = [spec.batch] if spec.batch else []
-        left = _matrix(spec, self.names[0], spec.a, lead, spec.m, self.k)
-        right = _matrix(spec, self.names[1], spec.b, lead, self.k, spec.n)
+        left = as_matrix(spec, self.names[0], spec.a, lead, spec.m, self.k)
+        right = as_matrix(spec, self.names[1], spec.b, lead, self.k, spec.n)
         shape = [spec.extent(g) for g in (*lead, spec.m, spec.n)]
         order = (*spec.batch, *spec.m, *spec.n)
         in_place = order == atoms_of(spec.out)
@@ -204,12 +150,12 @@ class _General:
         terms, batched = self.terms, bool(self.spec.batch)
         add = "baddbmm" if batched else "addmm"
         if terms.c and in_place:
-            return f"{add}(c.reshape({_tuple(shape)}), {left}, {right}, beta=beta, alpha=alpha)", False
+            return f"{add}(c.reshape({listed(shape)}), {left}, {right}, beta=beta, alpha=alpha)", False
         if terms.bias and not terms.c and self._bias_along_n():
-            bias = _arranged(self.spec, "bias", self.spec.bias, [self.spec.n])
+            bias = arranged(self.spec, "bias", self.spec.bias, [self.spec.n])
             return f"{add}({bias}, {left}, {right}, alpha=alpha)", True
         if terms.alpha:
-            return f"{add}(empty({self.names[0]}, ({_tuple(shape)},)), {left}, {right}, beta=0, alpha=alpha)", False
+            return f"{add}(empty({self.names[0]}, ({listed(shape)},)), {left}, {right}, beta=0, alpha=alpha)", False
         return f"{'bmm' if batched else 'mm'}({left}, {right})", False
 
     def _finish(self, product: str, order: Sequence[Atom], in_place: bool, bias_done: bool) -> str:
@@ -218,17 +164,17 @@ class _General:
         dims = ((spec.batch,) if spec.batch else ()) + (spec.m, spec.n)
         if not in_place:
             perm = [order.index(x) for x in atoms_of(spec.out)]
-            product = f"{product}.reshape({_tuple([spec.sizes[x] for x in order])}).permute({_tuple(perm)})"
+            product = f"{product}.reshape({listed([spec.sizes[x] for x in order])}).permute({listed(perm)})"
         if not in_place or dims != spec.out:
-            product = f"{product}.reshape({_tuple(shape)})"
+            product = f"{product}.reshape({listed(shape)})"
         if not in_place:
             product += ".contiguous()"
         if terms.c and not in_place:
             product = f"add({product}, c, alpha=beta)"
         if terms.bias and not bias_done:
-            full = _aligned(spec, "bias", spec.bias, atoms_of(spec.out))
-            atoms = _tuple([spec.sizes[x] for x in atoms_of(spec.out)])
-            product = f"add({product}.reshape({atoms}), {full}).reshape({_tuple(shape)})"
+            full = aligned(spec, "bias", spec.bias, atoms_of(spec.out))
+            atoms = listed([spec.sizes[x] for x in atoms_of(spec.out)])
+            product = f"add({product}.reshape({atoms}), {full}).reshape({listed(shape)})"
         return product
 
     def _bias_along_n(self) -> bool:
@@ -247,16 +193,6 @@ class _General:
             (spec.a, self.strides[0], (spec.batch, spec.m, k)),
             (spec.b, self.strides[1], (spec.batch, k, spec.n)),
         ):
-            if not _joinable(spec, dims, strides, groups):
+            if not joins_in_memory(spec, dims, strides, groups):
                 total += spec.extent(atoms_of(dims))
         return total
-
-
-def _joinable(spec: Contraction, dims: Dims, strides: Sequence[int], groups: Sequence[Sequence[Atom]]) -> bool:
-    """Whether every group of atoms is one dimension of the tensor as it lies in memory."""
-    at: dict[Atom, int] = {}
-    for dim, step in zip(dims, strides):
-        for atom in reversed(dim):
-            at[atom] = step
-            step *= spec.sizes[atom]
-    return all(at[x] == at[y] * spec.sizes[y] for g in groups for x, y in itertools.pairwise(g))
