@@ -117,8 +117,8 @@ def _multiply(spec: Contraction) -> str:
     """Nothing is summed: a broadcast multiply, written in the order of the output."""
     order = atoms_of(spec.out)
     shape = ", ".join(map(str, spec.shape(spec.out)))
-    aligned = [aligned(spec, name, dims, order) for name, dims in (("a", spec.a), ("b", spec.b))]
-    return f"mul({aligned[0]}, {aligned[1]}).reshape({shape}).contiguous()" if shape else f"mul({', '.join(aligned)})"
+    factors = ", ".join(aligned(spec, name, dims, order) for name, dims in (("a", spec.a), ("b", spec.b)))
+    return f"mul({factors}).reshape({shape}).contiguous()" if shape else f"mul({factors})"
 
 
 class _General:
