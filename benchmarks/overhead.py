@@ -7,13 +7,14 @@ import torch
 
 import thunder_gemm_ex as gx
 from benchmarks.comparison import EAGER, OURS, Comparison
+from thunder_gemm_ex.engines.choose import run_gemm
 
 # Not slower than what each stands for; around a compiled trace Thunder puts two context managers, ours or not.
 OP_TARGETS, TRACE_TARGETS = {EAGER: 1.0}, {"Thunder": 1.0}
 
 
 def suite(device: str) -> Iterator[Comparison]:
-    """The eager op, then the computation of a compiled trace, each against matmul on a permuted view."""
+    """What a trace's `gemm` calls, the eager op with its checks, and a compiled trace, against matmul on a permuted view."""
     x, w = torch.randn(8, 8, device=device), torch.randn(8, 8, device=device)
 
     def eager():
@@ -25,6 +26,10 @@ def suite(device: str) -> Iterator[Comparison]:
     def mm():
         return [torch.mm(x, w.t())]
 
+    def engine():
+        return [run_gemm(x, w, "m k, n k -> m n")]
+
+    yield Comparison("the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200)
     yield Comparison("gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200)
     ours, thunders = trace_call(x, w, gx.executors()), trace_call(x, w, None)
     yield Comparison(

@@ -12,6 +12,8 @@ from thunder_gemm_ex.engines.aten import Terms
 from thunder_gemm_ex.engines.choose import checked_calls, site
 from thunder_gemm_ex.spec import SpecError, parse
 
+_STRIDED = torch.strided
+_UNKNOWN = (None, None, None)
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ACTIVATIONS = {
     None: None,
@@ -49,34 +51,19 @@ def gemm(
         ValueError: dtypes or devices differ, or an option is not one of its choices.
         TypeError: an operand is not a strided tensor with memory of its own (meta, FakeTensor, conj or neg view, ...).
     """
-    if bias is None and c is None and activation is None and alpha == 1 and beta == 0:
-        out = _bare_product(a, b, spec)
-        if out is not None:
-            return out
+    # For small operands the checks of `_checked_gemm`, one by one, take several times as long as the product. Where one
+    # torch call means the spec and finds nothing wrong, nothing is; where anything is amiss, the long way says what.
+    if bias is None and c is None and activation is None and alpha == 1 and beta == 0 and type(spec) is str:
+        call, a_rank, b_rank = checked_calls.get(spec, _UNKNOWN)
+        if a_rank is not None and type(a) in _PLAIN and type(b) in _PLAIN and a.ndim == a_rank and b.ndim == b_rank:
+            if a.is_cpu and b.is_cpu and a.layout is _STRIDED and b.layout is _STRIDED:
+                # Only complex tensors are conjugate views, and they are not for this path.
+                if not (a.is_neg() or b.is_neg() or a.is_complex()):
+                    try:
+                        return call(a, b)
+                    except RuntimeError:
+                        pass
     return _checked_gemm(a, b, spec, bias, activation, alpha, beta, c)
-
-
-def _bare_product(a, b, spec) -> torch.Tensor | None:
-    """The product by one torch call that does the checking, or None where something is amiss: then `gemm` says what.
-
-    For small operands the checks below, one by one, would take several times as long as the product.
-    """
-    if type(a) not in _PLAIN or type(b) not in _PLAIN:
-        return None
-    try:
-        call, a_rank, b_rank = checked_calls[spec]
-    except (KeyError, TypeError):
-        return None
-    if a.ndim != a_rank or b.ndim != b_rank or not (a.is_cpu and b.is_cpu) or a.is_neg() or b.is_neg():
-        return None
-    if a.layout is not torch.strided or b.layout is not torch.strided:
-        return None
-    try:
-        out = call(a, b)
-    except RuntimeError:
-        return None
-    # Only complex operands can be conjugate views.
-    return None if out.is_complex() else out
 
 
 def _checked_gemm(a, b, spec, bias, activation, alpha, beta, c) -> torch.Tensor:

@@ -159,7 +159,10 @@ def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - f
 def _note_checked_call(made: Site) -> None:
     # matmul is left out: it broadcasts batch dimensions that one label of the spec says are equal.
     if made.direct is not None and not _forced and not made.direct.detail.startswith("matmul"):
-        checked_calls[made.text] = (made.direct.run, len(made.pattern.a), len(made.pattern.b))
+        call = (
+            aten.NAMES[made.direct.detail.split("(")[0]] if made.direct.detail.endswith("(a, b)") else made.direct.run
+        )
+        checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b))
 
 
 def run_gemm(a, b, spec, bias=None, alpha=1):
