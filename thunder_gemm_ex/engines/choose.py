@@ -140,7 +140,9 @@ def _generic(pattern: Pattern) -> Contraction | None:
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
-# Specs that one mm, bmm or linear means, which itself refuses operands whose sizes do not fit: (call, rank of a, of b).
+# Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
+_direct_calls: dict[str, Callable] = {}
+# Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
 checked_calls: dict[str, tuple[Callable, int, int]] = {}
 _forced = False
 
@@ -152,40 +154,45 @@ def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - f
         found = _sites[text, terms] = Site(text, terms)
         if not terms.any:
             _plain_sites[text] = found
-            _note_checked_call(found)
+            _note_direct_call(found)
     return found
 
 
-def _note_checked_call(made: Site) -> None:
-    # matmul is left out: it broadcasts batch dimensions that one label of the spec says are equal.
-    if made.direct is not None and not _forced and not made.direct.detail.startswith("matmul"):
-        call = (
-            aten.NAMES[made.direct.detail.split("(")[0]] if made.direct.detail.endswith("(a, b)") else made.direct.run
-        )
+def _note_direct_call(made: Site) -> None:
+    if made.direct is None or _forced:
+        return
+    name = made.direct.detail.partition("(")[0]
+    call = aten.NAMES[name] if made.direct.detail == f"{name}(a, b)" else made.direct.run
+    _direct_calls[made.text] = call
+    # matmul broadcasts batch dimensions that one label of the spec says are equal.
+    if name != "matmul":
         checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b))
 
 
 def run_gemm(a, b, spec, bias=None, alpha=1):
     """What a compiled trace calls as `gemm`: D = alpha * a b + bias."""
-    if bias is None and alpha == 1:
-        found = _plain_sites.get(spec)
-        return site(spec)(a, b) if found is None else found(a, b)
-    return site(spec, aten.Terms(alpha=alpha != 1, bias=bias is not None))(a, b, bias, None, alpha, 0)
+    if bias is not None or alpha != 1:
+        return site(spec, aten.Terms(alpha=alpha != 1, bias=bias is not None))(a, b, bias, None, alpha, 0)
+    call = _direct_calls.get(spec)
+    if call is not None and not a.is_cuda:
+        return call(a, b)
+    found = _plain_sites.get(spec)
+    return site(spec)(a, b) if found is None else found(a, b)
 
 
 @contextlib.contextmanager
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
     global _forced
-    saved = _forced, dict(_sites), dict(_plain_sites)
-    _sites.clear()
-    _plain_sites.clear()
-    checked_calls.clear()  # filled again by use
+    tables = (_sites, _plain_sites, _direct_calls, checked_calls)
+    saved, forced = [dict(table) for table in tables], _forced
+    for table in tables:
+        table.clear()
     _forced = True
     try:
         yield
     finally:
-        _forced = saved[0]
-        for ours, theirs in zip((_sites, _plain_sites), saved[1:]):
-            ours.clear()
-            ours.update(theirs)
+        _forced = forced
+        for table, before in zip(tables, saved):
+            table.clear()
+            table.update(before)
