@@ -25,6 +25,12 @@ _OPS = {
     PrimIDs.LINEAR: "linear",
 }
 
+# Matmuls by other names, by the symbol's: they run as Thunder runs them, and the report says so. torch.mm comes as spmm.
+_UNSTATED = {
+    name: name for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "outer", "inner")
+}
+_UNSTATED |= {"spmm": "mm", "tensordot": "tensordot"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Declined:
@@ -47,6 +53,11 @@ def find_matmuls(graph: Graph) -> list[Declined]:
     for position, bsym in enumerate(graph.bsyms):
         op = _OPS.get(bsym.sym.id)
         if op is None:
+            if bsym.sym.name in _UNSTATED:
+                other = _UNSTATED[bsym.sym.name]
+                declined.append(
+                    Declined(position, bsym, other, f"{other} runs as it is: matmul, linear and bmm are claimed")
+                )
             continue
         reason = _refusal(bsym)
         matmul = None if reason else _state(position, bsym, op)
