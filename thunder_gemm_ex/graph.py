@@ -51,7 +51,8 @@ class Matmul:
     out: TensorProxy
     bias: TensorProxy | None = None
     folded: list[str] = dataclasses.field(default_factory=list)
-    kept: list[str] = dataclasses.field(default_factory=list)
+    # Why something beside it stays as it is, by where: an operand's name, "result" or "k".
+    kept: dict[str, str] = dataclasses.field(default_factory=dict)
     bytes_saved: int = 0
     decision: str = "claimed"
     reason: str = ""

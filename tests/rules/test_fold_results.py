@@ -57,7 +57,7 @@ def test_attention_output_back_to_heads_last_folds():
 def test_a_result_under_a_cat_may_be_written_transposed():
     """cat makes new strides, so no output shows them."""
     jfn = assert_as_eager(lambda x, w: torch.cat([(x @ w).t(), (x @ w).t() + 1]), torch.randn(3, 4), torch.randn(4, 5))
-    assert "gemm" in forward_names(jfn) or forward_names(jfn).count("matmul") == 1
+    assert forward_names(jfn) == ["gemm", "add", "cat"]
 
 
 # Does not -------------------------------------------------------------------------------------------------------------
@@ -109,5 +109,4 @@ def test_to_heads_is_not_folded_into_a_projection():
         return q @ k
 
     jfn = assert_as_eager(f, torch.randn(2, 5, 6), torch.randn(6, 12), torch.randn(2, 3, 4, 7))
-    assert all("b h m" not in spec.split("->")[1] or "k" in spec for spec in specs(jfn)[:-1])
-    assert "a b" in specs(jfn)[0].split("->")[1] or forward_names(jfn)[0] == "matmul"
+    assert specs(jfn) == ["a b k, k (n u:4) -> a b n u", "b m h k, b h k n -> b h m n"]

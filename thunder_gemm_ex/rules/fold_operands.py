@@ -45,7 +45,7 @@ def _fold(graph: Graph, matmul: Matmul, tensor: str, fuel) -> None:
         worse = prefixes[prefixes.index(best) + 1]
         refused = f"{worse.views[-1].name} above {tensor} stays: folded, it would cost {worse.cost} for {best.cost}"
     if refused:
-        matmul.kept.append(refused)
+        matmul.kept[tensor] = refused
 
 
 def _prefixes(graph: Graph, matmul: Matmul, tensor: str) -> tuple[list[_Prefix], str]:

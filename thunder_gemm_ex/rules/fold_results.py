@@ -30,11 +30,11 @@ def _only_user(graph: Graph, matmul: Matmul) -> View | None:
 def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     spec = fold_result(matmul.spec, view.steps)
     if spec is None:
-        matmul.kept.append(f"{view.name} below stays: it cannot be stated in labels")
+        matmul.kept["result"] = f"{view.name} below stays: it cannot be stated in labels"
         return False
     reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
     if reorders and not matmul.backward and strides_reach_output(graph, view.out):
-        matmul.kept.append(f"{view.name} below stays: the program returns it with its strides")
+        matmul.kept["result"] = f"{view.name} below stays: the program returns it with its strides"
         return False
     layout = packed(matmul.spec.shape(matmul.spec.out))
     for step in view.steps:
@@ -42,11 +42,12 @@ def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     before = cost_of(graph, matmul.spec, matmul.a, matmul.b, copies=layout.copies)
     after = cost_of(graph, spec, matmul.a, matmul.b)
     if after > before:
-        matmul.kept.append(f"{view.name} below stays: folded, it would cost {after} for {before}")
+        matmul.kept["result"] = f"{view.name} below stays: folded, it would cost {after} for {before}"
         return False
     if not fuel():
         return False
     graph.take_result(matmul, view)
+    matmul.kept.pop("result", None)
     matmul.spec = spec
     matmul.folded.append(f"{view.name} of the result")
     matmul.bytes_saved += layout.copied * view.out.dtype.bytes

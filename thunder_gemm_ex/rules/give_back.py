@@ -11,9 +11,11 @@ def give_back(graph: Graph, claim: str) -> None:
         if matmul.decision != "claimed":
             continue
         if matmul.folded:
-            matmul.reason = "folded " + ", ".join(matmul.folded)
+            matmul.reason = "; ".join(["folded " + ", ".join(matmul.folded), *matmul.kept.values()])
         elif claim == "all":
             matmul.reason = 'nothing to fold; claimed by gemm_claim="all"'
         else:
             matmul.decision = "given back"
-            matmul.reason = "; ".join(matmul.kept) or "nothing to fold: one call of torch's own already does it"
+            matmul.reason = (
+                "; ".join(matmul.kept.values()) or "nothing to fold: one call of torch's own already does it"
+            )

@@ -13,7 +13,7 @@ def mark_multiplies(graph: Graph, fuel) -> None:
             continue
         if not is_floating(matmul.a):
             # Eager refuses some integer products by device: a multiply would succeed where the program should not.
-            matmul.kept.append(f"K=1 stays a matmul: {matmul.a.dtype} is not a floating dtype")
+            matmul.kept["k"] = f"K=1 stays a matmul: {matmul.a.dtype} is not a floating dtype"
         elif fuel():
             matmul.decision = "multiply"
             matmul.reason = "K=1: nothing is summed, so it is a broadcast multiply inside the fused region"

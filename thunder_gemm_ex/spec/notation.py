@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
-from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dim, Dims, SpecError, atoms_of
+from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dim, Dims, SpecError
 from thunder_gemm_ex.spec.views import coalesce
 
 _TOKEN = re.compile(r"\s*(?:(?P<label>[A-Za-z_]\w*)(?::(?P<size>\d+))?|(?P<one>1)(?!\w)|(?P<punct>[()])|(?P<bad>\S))")
@@ -208,6 +208,3 @@ def _untold(spec: Contraction) -> list[Atom]:
         atom = [x for x in open_dim if x not in told][-1]
         stated.append(atom)
         told.add(atom)
-
-
-__all__ = ["Pattern", "atoms_of", "parse", "print_spec"]
