@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
+
 import thunder.torch as ltorch
 from thunder.core import dtypes
 from thunder.core.proxies import TensorProxy, variableify
@@ -9,18 +12,26 @@ from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, from_trace, tracectx
 from thunder.core.transform_common import dce
 
-from thunder_gemm_ex.graph import Graph, Matmul
+from thunder_gemm_ex.graph import Cast, Graph, Matmul
 from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, print_spec
 from thunder_gemm_ex.spec.contraction import Dims
+
+
+# Terms of a call at these values are not written: no bias, alpha and beta 1.
+_DEFAULTS = (None, 1, 1)
 
 
 def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
     """The rewritten trace. Operations that nobody uses any more are gone."""
     trace = from_trace(graph.trace)
     bound: list[BoundSymbol] = []
+    casts = defaultdict(list)
+    for cast in graph.casts.values():
+        casts[cast.position].append(cast)
     for position, bsym in enumerate(graph.bsyms):
         matmul = graph.matmuls.get(position)
+        bound.extend(made for cast in casts[position] for made in _cast(trace, cast, graph.trace.bound_symbols[position]))
         if bsym is None:
             continue
         if matmul is None or matmul.decision == "given back":
@@ -35,45 +46,61 @@ def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
 
 def _gemm(trace: TraceCtx, matmul: Matmul, gemm: Symbol) -> BoundSymbol:
     text = print_spec(matmul.spec)
-    args = (matmul.a, matmul.b, text) + (() if matmul.bias is None else (matmul.bias,))
+    terms = [matmul.bias, matmul.alpha, matmul.beta]
+    while terms and not isinstance(terms[-1], TensorProxy) and terms[-1] == _DEFAULTS[len(terms) - 1]:
+        terms.pop()
+    args = (matmul.a, matmul.b, text, *terms)
     # A wrong shape here would be accepted in silence by everything downstream.
     assert matmul.spec.shape(matmul.spec.out) == tuple(matmul.out.shape), (text, matmul.out)
     with tracectx(trace):
         bsym = gemm.bind(*args, output=matmul.out)
-    return _placed(bsym, matmul)
+    return _placed(bsym, matmul.bsym)
 
 
-def _placed(bsym: BoundSymbol, matmul: Matmul) -> BoundSymbol:
-    """`bsym` with the tags and source line of the matmul that it stands for."""
-    bsym.tags = set(matmul.bsym.tags)
-    bsym.header = matmul.bsym.header
-    bsym.source_filename = matmul.bsym.source_filename
-    bsym.source_positions = matmul.bsym.source_positions
+def _placed(bsym: BoundSymbol, like: BoundSymbol) -> BoundSymbol:
+    """`bsym` with the tags and source line of the operation that it stands for."""
+    bsym.tags = set(like.tags)
+    bsym.header = like.header
+    bsym.source_filename = like.source_filename
+    bsym.source_positions = like.source_positions
     return bsym
 
 
-def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol]:
+def _written(trace: TraceCtx, write: Callable[[], TensorProxy], out: TensorProxy, like: BoundSymbol) -> list[BoundSymbol]:
+    """The operations that `write` performs, their result named `out`."""
     scope: list[BoundSymbol] = []
     with tracectx(trace):
         trace.push_scope(scope)
-        made = _product(matmul, keep_strides=strides_reach_output(graph, matmul.out))
+        made = write()
         trace.pop_scope()
-    assert (tuple(made.shape), made.dtype) == (tuple(matmul.out.shape), matmul.out.dtype), (matmul.spec, made)
-    swap = {variableify(made): matmul.out}
-    return [_placed(bsym.from_bsym_swap_proxies(swap), matmul) for bsym in scope]
+    assert (tuple(made.shape), made.dtype) == (tuple(out.shape), out.dtype), (out, made)
+    swap = {variableify(made): out}
+    return [_placed(bsym.from_bsym_swap_proxies(swap), like) for bsym in scope]
+
+
+def _cast(trace: TraceCtx, cast: Cast, like: BoundSymbol) -> list[BoundSymbol]:
+    return _written(trace, lambda: ltorch.to(cast.source, cast.out.dtype), cast.out, like)
+
+
+def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol]:
+    keep = strides_reach_output(graph, matmul.out)
+    return _written(trace, lambda: _product(matmul, keep_strides=keep), matmul.out, matmul.bsym)
 
 
 def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
-    """a * b (+ bias), broadcast; 16-bit types with a bias compute in float32 and round once, as eager's GEMM does."""
+    """alpha * a * b + beta * bias, broadcast; 16-bit types with terms compute in float32 and round once, as a GEMM does."""
     spec, dtype = matmul.spec, matmul.out.dtype
     groups = _groups(spec)
     parts = [_aligned(spec, p, getattr(spec, name), groups) for name, p in matmul.operands()]
-    wide = len(parts) == 3 and dtype in (dtypes.bfloat16, dtypes.float16)
+    scaled = isinstance(matmul.alpha, TensorProxy) or matmul.alpha != 1
+    wide = (scaled or matmul.bias is not None) and dtype in (dtypes.bfloat16, dtypes.float16)
     if wide:
         parts = [ltorch.to(p, dtypes.float32) for p in parts]
     made = ltorch.mul(parts[0], parts[1])
+    if scaled:
+        made = ltorch.mul(made, matmul.alpha)
     if len(parts) == 3:
-        made = ltorch.add(made, parts[2])
+        made = ltorch.add(made, parts[2] if matmul.beta == 1 else ltorch.mul(parts[2], matmul.beta))
     if wide:
         made = ltorch.to(made, dtype)
     made = _reshaped(made, spec.shape(spec.out))

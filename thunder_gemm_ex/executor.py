@@ -18,6 +18,7 @@ from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.emit import emit
 from thunder_gemm_ex.front_door import open_front_door
 from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.rules.factors import take_operand_factors
 from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
@@ -67,6 +68,8 @@ class GemmExecutor(FusionExecutor):
         # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
         fold_results(graph, self.get_fuel)
         fold_operands(graph, self.get_fuel)
+        while take_operand_factors(graph, self.get_fuel):
+            fold_operands(graph, self.get_fuel)
         fold_results(graph, self.get_fuel)
         if options.small != "off":
             mark_multiplies(graph, self.get_fuel)

@@ -21,8 +21,15 @@ def _parsed(text: str):
     return parse(text)
 
 
-def gemm_meta(a: TensorProxy, b: TensorProxy, spec: str, bias: TensorProxy | None = None, alpha: float = 1):
-    """The output of `alpha * a b + bias` as the spec labels it. SpecError where shapes do not fit the spec."""
+def gemm_meta(
+    a: TensorProxy,
+    b: TensorProxy,
+    spec: str,
+    bias: TensorProxy | None = None,
+    alpha: float | TensorProxy = 1,
+    beta: float = 1,
+):
+    """The output of `alpha * a b + beta * bias` as the spec labels it. SpecError where shapes do not fit the spec."""
     contraction: Contraction = _parsed(spec).bind(a.shape, b.shape, None if bias is None else bias.shape)
     for name, operand in (("b", b), ("bias", bias)):
         if operand is not None and (operand.dtype != a.dtype or operand.device != a.device):
@@ -32,10 +39,12 @@ def gemm_meta(a: TensorProxy, b: TensorProxy, spec: str, bias: TensorProxy | Non
 
 def print_gemm(bsym, out_printables, arg_printables, kwarg_printables) -> str:
     """`t5 = gemm(x, w, "a b k, n k -> a b n")`: the spec in double quotes, arguments at their defaults left out."""
-    a, b, spec, bias, alpha = (*arg_printables, *([None, 1][len(arg_printables) - 3 :]))
+    a, b, spec, bias, alpha, beta = (*arg_printables, *([None, 1, 1][len(arg_printables) - 3 :]))
     shown = [prettyprint(a), prettyprint(b), f'"{spec}"']
     shown += [] if bias is None else [prettyprint(bias)]
-    shown += [] if alpha == 1 else [f"alpha={alpha!r}"]
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        default = not isinstance(value, TensorProxy) and value == 1
+        shown += [] if default else [f"{name}={prettyprint(value)}"]
     out = prettyprint(out_printables, literals_as_underscores=True)
     return f"{out} = gemm({', '.join(shown)})  # {prettyprint(out_printables, with_type=True)}"
 

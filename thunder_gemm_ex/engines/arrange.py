@@ -27,8 +27,9 @@ def arranged(spec: Contraction, name: str, dims: Dims, groups: Sequence[Sequence
     runs = sorted((g for g in groups if g), key=lambda g: stored.index(g[0]))
     if [x for g in runs for x in g] == list(stored):
         # Join first, permute after: one step fewer, and a copy (should the strides need one) keeps the stored order.
-        by_memory = [*(g for g in groups if not g), *runs]
-        return name + reshaped(spec, dims, by_memory) + permuted([by_memory.index(g) for g in groups])
+        by_memory = sorted(range(len(groups)), key=lambda i: stored.index(groups[i][0]) if groups[i] else -1)
+        joined = [groups[i] for i in by_memory]
+        return name + reshaped(spec, dims, joined) + permuted([by_memory.index(i) for i in range(len(groups))])
     order = [x for g in groups for x in g]
     single = tuple((x,) for x in stored)
     source = name + reshaped(spec, dims, single) + permuted([stored.index(x) for x in order])

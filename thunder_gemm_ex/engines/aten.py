@@ -33,11 +33,15 @@ NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """Which terms besides the product a call has: D = alpha * a b + beta * c + bias."""
+    """Which terms besides the product a call has: D = alpha * a b + beta * c + bias.
+
+    With `scaled_bias` it is the bias that beta scales: D = alpha * a b + beta * bias.
+    """
 
     alpha: bool = False
     c: bool = False
     bias: bool = False
+    scaled_bias: bool = False
 
     @property
     def any(self) -> bool:
@@ -56,7 +60,7 @@ def direct(spec: Contraction, terms: Terms) -> str | None:
 
     torch decides about copies there as it does for a user who writes that call.
     """
-    if terms.alpha or terms.c:
+    if terms.alpha or terms.c or terms.scaled_bias:
         return None
     if _is_linear(spec) and (not terms.bias or spec.bias == (spec.b[0],)):
         return "linear(a, b, bias)" if terms.bias else "linear(a, b)"
@@ -151,12 +155,26 @@ class _General:
         add = "baddbmm" if batched else "addmm"
         if terms.c and in_place:
             return f"{add}(c.reshape({listed(shape)}), {left}, {right}, beta=beta, alpha=alpha)", False
-        if terms.bias and not terms.c and self._bias_along_n():
-            bias = arranged(self.spec, "bias", self.spec.bias, [self.spec.n])
-            return f"{add}({bias}, {left}, {right}, alpha=alpha)", True
+        bias = self._bias() if terms.bias and not terms.c else None
+        if bias is not None:
+            beta = "beta=beta, " if terms.scaled_bias else ""
+            return f"{add}({bias}, {left}, {right}, {beta}alpha=alpha)", True
         if terms.alpha:
-            return f"{add}(empty({self.names[0]}, ({listed(shape)},)), {left}, {right}, beta=0, alpha=alpha)", False
+            # With beta=0 the first operand is not read: one element will do.
+            return f"{add}(empty({self.names[0]}, ()), {left}, {right}, beta=0, alpha=alpha)", False
         return f"{'bmm' if batched else 'mm'}({left}, {right})", False
+
+    def _bias(self) -> str | None:
+        """The bias as [batch, m, n], broadcast where it lacks one of them; None if it has only a part of one."""
+        spec = self.spec
+        groups = ([spec.batch] if spec.batch else []) + [spec.m, spec.n]
+        stored = set(atoms_of(spec.bias))
+        if any(set(g) & stored and not set(g) <= stored for g in groups):
+            return None
+        wanted = [g if set(g) & stored else () for g in groups]
+        while len(wanted) > 1 and not wanted[0]:
+            wanted.pop(0)
+        return arranged(spec, "bias", spec.bias, wanted)
 
     def _finish(self, product: str, order: Sequence[Atom], in_place: bool, bias_done: bool) -> str:
         spec, terms = self.spec, self.terms
@@ -174,11 +192,9 @@ class _General:
         if terms.bias and not bias_done:
             full = aligned(spec, "bias", spec.bias, atoms_of(spec.out))
             atoms = listed([spec.sizes[x] for x in atoms_of(spec.out)])
-            product = f"add({product}.reshape({atoms}), {full}).reshape({listed(shape)})"
+            beta = ", alpha=beta" if terms.scaled_bias else ""
+            product = f"add({product}.reshape({atoms}), {full}{beta}).reshape({listed(shape)})"
         return product
-
-    def _bias_along_n(self) -> bool:
-        return set(atoms_of(self.spec.bias)) == set(self.spec.n)
 
     def _cheaper_k(self) -> tuple[Atom, ...]:
         """The order of the summed atoms that copies fewer elements: one operand's order may force a copy of the other."""

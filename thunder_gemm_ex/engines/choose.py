@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 
 import torch
 
 from thunder_gemm_ex.engines import aten, cublaslt
-from thunder_gemm_ex.spec import Contraction, Pattern, parse
+from thunder_gemm_ex.engines.arrange import aligned, listed
+from thunder_gemm_ex.spec import Contraction, Pattern, atoms_of, parse
 
 # Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
 MAX_SIGNATURES = 512
@@ -69,10 +71,12 @@ class Site:
 
     def _decide(self, key: tuple, a, b, bias) -> Decision:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
-        fallback = self._aten(spec, a, b)
-        decision = fallback
+        decision = self._aten(spec, a, b)
         if a.is_cuda or _forced:
-            decision = self._cublaslt(spec, a, b, bias, fallback)
+            if bias is not None and (self.terms.scaled_bias or _is_full(spec)):
+                decision = self._with_c(spec, a, b, bias, decision)
+            else:
+                decision = self._cublaslt(spec, a, b, bias, decision)
         if len(self.decisions) >= MAX_SIGNATURES:
             self.decisions.clear()
         self.decisions[key] = decision
@@ -81,6 +85,23 @@ class Site:
     def _aten(self, spec: Contraction, a, b) -> Decision:
         source = aten.expression(spec, self.terms, a.stride(), b.stride())
         return Decision("aten", source, "", aten.compile_expression(source))
+
+    def _with_c(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
+        """A bias as large as the result, or a scaled one, is the GEMM's C: seen in the order of the output."""
+        order = atoms_of(spec.out)
+        shape = spec.shape(spec.out)
+        source = f"{aligned(spec, 'bias', spec.bias, order)}.expand({listed([spec.sizes[x] for x in order])})"
+        as_c = aten.compile_expression(f"{source}.reshape({listed(shape)})")
+        unbiased = dataclasses.replace(spec, bias=None)
+        other = aten.expression(unbiased, aten.Terms(alpha=True, c=True), a.stride(), b.stride())
+        plain = self._cublaslt(unbiased, a, b, None, Decision("aten", other, "", aten.compile_expression(other)))
+        if plain.engine != "cublaslt":
+            return dataclasses.replace(fallback, reason=plain.reason)
+
+        def run(a, b, bias, c, alpha, beta):
+            return plain.run(a, b, None, as_c(a, b, bias), alpha, beta)
+
+        return dataclasses.replace(plain, run=run)
 
     def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
         reason = cublaslt_refusal(spec, a)
@@ -104,6 +125,10 @@ def cublaslt_refusal(spec: Contraction, a: torch.Tensor) -> str:
         return "a dimension has size 0: there is nothing to multiply"
     library = cublaslt.status()
     return "" if library["usable"] or _forced else "; ".join(library["missing"])
+
+
+def _is_full(spec: Contraction) -> bool:
+    return set(atoms_of(spec.bias)) == set(atoms_of(spec.out))
 
 
 def _dense(spec: Contraction) -> list[int]:
@@ -169,15 +194,26 @@ def _note_direct_call(made: Site) -> None:
         checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b))
 
 
-def run_gemm(a, b, spec, bias=None, alpha=1):
-    """What a compiled trace calls as `gemm`: D = alpha * a b + bias."""
-    if bias is not None or alpha != 1:
-        return site(spec, aten.Terms(alpha=alpha != 1, bias=bias is not None))(a, b, bias, None, alpha, 0)
+def run_gemm(a, b, spec, bias=None, alpha=None, beta=1):
+    """What a compiled trace calls as `gemm`: D = alpha * a b + beta * bias."""
+    if bias is not None or alpha is not None:
+        return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta)
     call = _direct_calls.get(spec)
     if call is not None and not a.is_cuda:
         return call(a, b)
     found = _plain_sites.get(spec)
     return site(spec)(a, b) if found is None else found(a, b)
+
+
+def _run_with_terms(a, b, spec, bias, alpha, beta):
+    if isinstance(alpha, torch.Tensor):
+        value = alpha.item()
+        if value == 0 or not math.isfinite(value):
+            # A GEMM skips the product where alpha is 0, and inf * 0 of a product is NaN: multiplied as eager does.
+            return _run_with_terms(a, b, spec, bias, 1, beta) * alpha
+        alpha = value
+    terms = aten.Terms(alpha=alpha != 1, bias=bias is not None, scaled_bias=bias is not None and beta != 1)
+    return site(spec, terms)(a, b, bias, None, alpha, beta)
 
 
 @contextlib.contextmanager

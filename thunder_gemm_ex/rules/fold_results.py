@@ -1,44 +1,43 @@
-"""Rule: a result absorbs the views below it, so that the matmul writes the tensor in the order in which it is wanted.
+"""Rule: a result absorbs what is below it, so that the matmul writes the tensor in the form in which it is wanted.
 
-Only where nobody else wants the unviewed value, and never a reordering whose strides a forward output would show: there
-the view costs nothing and leaves with the strides that eager gives it. Never across a part of the joint trace into
-another: a backward view is not folded into a forward matmul.
+Views, sums, factors and terms alike, in whatever order they come. Only where nobody else wants the value in between, and
+never a reordering whose strides a forward output would show: there the view costs nothing and leaves with the strides
+that eager gives it. Never across a part of the joint trace into another: a backward view is not folded into a forward
+matmul.
 """
 
 from __future__ import annotations
 
-from thunder_gemm_ex.graph import Graph, Matmul, View, is_backward
-from thunder_gemm_ex.rules.layout import apply, cost_of, packed, strides_reach_output
+from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale, Sum, View
+from thunder_gemm_ex.rules.layout import cost_of, packed, strides_reach_output, viewed
+from thunder_gemm_ex.rules.sums import take_sum
+from thunder_gemm_ex.rules.terms import take_factor, take_term
 from thunder_gemm_ex.spec import Permute, fold_result
 
 
 def fold_results(graph: Graph, fuel) -> None:
     """Fold what is worth folding into the result of every matmul."""
-    for matmul in graph.matmuls.values():
-        while (view := _only_user(graph, matmul)) is not None and _fold(graph, matmul, view, fuel):
+    for matmul in list(graph.matmuls.values()):
+        while _fold_one(graph, matmul, fuel):
             pass
 
 
-def _only_user(graph: Graph, matmul: Matmul) -> View | None:
-    users = graph.users.get(matmul.out.name, [])
-    if len(users) != 1 or matmul.out.name in graph.returned:
-        return None
-    view = graph.view_at(users[0])
-    return view if view is not None and is_backward(graph.bsyms[users[0]]) == matmul.backward else None
+def _fold_one(graph: Graph, matmul: Matmul, fuel) -> bool:
+    kind = graph.user_of_result(matmul)
+    fold = _FOLDS.get(type(kind))
+    return fold is not None and fold(graph, matmul, kind, fuel)
 
 
-def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
+def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     spec = fold_result(matmul.spec, view.steps)
     if spec is None:
         matmul.kept["result"] = f"{view.name} below stays: it cannot be stated in labels"
         return False
     reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
-    if reorders and not matmul.backward and strides_reach_output(graph, view.out):
+    if reorders and not view.copying and not matmul.backward and strides_reach_output(graph, view.out):
         matmul.kept["result"] = f"{view.name} below stays: the program returns it with its strides"
         return False
-    layout = packed(matmul.spec.shape(matmul.spec.out))
-    for step in view.steps:
-        layout = apply(layout, step)
+    layout = viewed(packed(matmul.spec.shape(matmul.spec.out)), view)
     before = cost_of(graph, matmul.spec, matmul.a, matmul.b, copies=layout.copies)
     after = cost_of(graph, spec, matmul.a, matmul.b)
     if after > before:
@@ -52,3 +51,6 @@ def _fold(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     matmul.folded.append(f"{view.name} of the result")
     matmul.bytes_saved += layout.copied * view.out.dtype.bytes
     return True
+
+
+_FOLDS = {View: _fold_view, Scale: take_factor, Add: take_term, Sum: take_sum}

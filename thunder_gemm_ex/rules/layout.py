@@ -7,11 +7,12 @@ reshape is strided where the strides allow it and a copy where they do not.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
-from thunder_gemm_ex.graph import Graph, is_backward
+from thunder_gemm_ex.graph import Cast, Graph, Scale, View, is_backward
 from thunder_gemm_ex.spec import Broadcast, Contraction, Cost, Permute, Reshape, Step, cost
 from thunder_gemm_ex.spec.cost import from_dims
 
@@ -28,12 +29,23 @@ class Layout:
 
 def layout_of(graph: Graph, proxy: TensorProxy) -> Layout:
     """The layout of a tensor as the trace now makes it."""
-    view = graph.view_making(proxy)
-    if view is None:
-        return packed(tuple(int(s) for s in proxy.shape))
-    layout = layout_of(graph, view.source)
+    kind = graph.maker(proxy)
+    if isinstance(kind, View):
+        return viewed(layout_of(graph, kind.source), kind)
+    if isinstance(kind, (Cast, Scale)):
+        # Computed element by element, in the order in which the source lies in memory.
+        source = layout_of(graph, kind.source)
+        return Layout(source.shape, source.strides) if 0 not in source.strides else packed(source.shape)
+    return packed(tuple(int(s) for s in proxy.shape))
+
+
+def viewed(layout: Layout, view: View) -> Layout:
+    """The layout that a view gives, copies that it makes included."""
     for step in view.steps:
         layout = apply(layout, step)
+    if view.copying == "clone" or (view.copying == "pack" and layout.strides != packed(layout.shape).strides):
+        strides = packed(layout.shape).strides if view.copying == "pack" or 0 in layout.strides else layout.strides
+        layout = Layout(layout.shape, strides, layout.copies + 1, layout.copied + math.prod(layout.shape))
     return layout
 
 
@@ -120,6 +132,10 @@ def _makes_fresh_strides(graph: Graph, position: int) -> bool:
 
 def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:
     """The cost of a contraction on these operands, copies that the views above them make included."""
-    layouts = [layout_of(graph, p) for p in (a, b)]
-    strides = [from_dims(spec, dims, layout.strides) for dims, layout in zip((spec.a, spec.b), layouts)]
-    return cost(spec, *strides, copies=copies + sum(layout.copies for layout in layouts))
+    return cost_with(spec, layout_of(graph, a), layout_of(graph, b), copies=copies)
+
+
+def cost_with(spec: Contraction, a: Layout, b: Layout, *, copies: int = 0) -> Cost:
+    """The cost of a contraction on operands with these layouts."""
+    strides = [from_dims(spec, dims, layout.strides) for dims, layout in zip((spec.a, spec.b), (a, b))]
+    return cost(spec, *strides, copies=copies + a.copies + b.copies)

@@ -114,6 +114,10 @@ class Contraction:
         bias = () if self.bias is None else (("bias", self.bias),)
         return (("a", self.a), ("b", self.b), *bias, ("out", self.out))
 
+    def with_bias(self, dims: Dims) -> Contraction:
+        """The same contraction with a bias of these dimensions."""
+        return dataclasses.replace(self, bias=dims)
+
     def swap(self) -> Contraction:
         """The same contraction with a and b exchanged."""
         return dataclasses.replace(self, a=self.b, b=self.a)

@@ -1,0 +1,161 @@
+"""The def-use index over a trace's bound symbols, and the few ways in which rules change it.
+
+Built once for each pass. Rules change the graph (which operands a matmul reads, which tensor it makes, which operations
+are gone); `emit` writes the result as a new trace. Positions are those of the trace; an operation that is put in has the
+position behind which it comes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from thunder.core.prims import PrimIDs
+from thunder.core.proxies import Proxy, TensorProxy
+from thunder.core.pytree import tree_flatten
+from thunder.core.symbol import BoundSymbol, BoundSymbolTag
+from thunder.core.trace import TraceCtx
+
+from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Scale, Sum, View, read
+from thunder_gemm_ex.graph.matmul import Matmul
+
+_MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}
+
+
+class Graph:
+    """Def-use index over the top-level bound symbols of a trace."""
+
+    def __init__(self, trace: TraceCtx) -> None:
+        self.trace = trace
+        self.bsyms: list[BoundSymbol | None] = list(trace.bound_symbols)
+        self.matmuls: dict[int, Matmul] = {}
+        self.makers: dict[str, int] = {}
+        self.users: dict[str, list[int]] = defaultdict(list)
+        self.mutated: set[str] = set()
+        self.returned: set[str] = set()
+        self.kept: set[str] = set()
+        self.casts: dict[tuple[str, object, bool], Cast] = {}
+        self._kinds: dict[int, Kind | None] = {}
+        for position, bsym in enumerate(self.bsyms):
+            self._index(position, bsym)
+
+    def _index(self, position: int, bsym: BoundSymbol) -> None:
+        for name in dict.fromkeys(p.name for p in bsym.flat_proxy_args):
+            self.users[name].append(position)
+        for proxy in bsym.flat_proxy_outs:
+            # A name made twice is an alias handed through (a shallow copy of itself): the first maker counts.
+            self.makers.setdefault(proxy.name, position)
+        if bsym.sym.id in _MUTATIONS or any(s.sym.id in _MUTATIONS for s in bsym.subsymbols):
+            self.mutated.update(p.name for p in bsym.flat_proxy_args)
+        if bsym.sym.id is PrimIDs.RETURN:
+            self.returned.update(_forward_outputs(bsym))
+
+    def kind_at(self, position: int) -> Kind | None:
+        """The operation at `position` as one that a matmul can take in, if it is and nothing of it is written to."""
+        if position not in self._kinds:
+            bsym = self.bsyms[position]
+            kind = None if bsym is None or position in self.matmuls else read(position, bsym)
+            if kind is not None and self.mutated & {kind.source.name, kind.out.name}:
+                kind = None
+            self._kinds[position] = kind
+        return self._kinds[position]
+
+    def view_at(self, position: int) -> View | None:
+        """The operation at `position` as a view, if it is one and its source is never written to."""
+        kind = self.kind_at(position)
+        return kind if isinstance(kind, View) else None
+
+    def maker(self, proxy: Proxy) -> Kind | None:
+        """The operation that makes `proxy`, if a matmul can take it in."""
+        position = self.makers.get(proxy.name)
+        return None if position is None else self.kind_at(position)
+
+    def view_making(self, proxy: Proxy) -> View | None:
+        """The view whose output `proxy` is, if it is one."""
+        kind = self.maker(proxy)
+        return kind if isinstance(kind, View) else None
+
+    def live_users(self, name: str) -> list[int]:
+        """Positions that need the tensor: a view, cast or factor whose own output nobody needs any more does not."""
+        return [p for p in dict.fromkeys(self.users.get(name, ())) if self._needed(p)]
+
+    def _needed(self, position: int) -> bool:
+        if self.bsyms[position] is None:
+            return False
+        kind = self.kind_at(position)
+        if kind is None or isinstance(kind, (Add, Sum)):
+            return True
+        return kind.out.name in self.returned or bool(self.live_users(kind.out.name))
+
+    def user_of_result(self, matmul: Matmul) -> Kind | None:
+        """The one operation that needs the result, as one that the matmul can take in, in the same part of the trace."""
+        name = matmul.out.name
+        users = self.live_users(name)
+        if len(users) != 1 or name in self.returned or name in self.mutated or users[0] in self.matmuls:
+            return None
+        bsym = self.bsyms[users[0]]
+        if is_backward(bsym) != matmul.backward:
+            return None
+        kind = read(users[0], bsym, matmul.out)
+        return None if kind is None or kind.out.name in self.mutated else kind
+
+    def move_operand(self, matmul: Matmul, tensor: str, source: TensorProxy) -> None:
+        """Let `matmul` read `source` where it read its operand `tensor`."""
+        old = getattr(matmul, tensor)
+        setattr(matmul, tensor, source)
+        self._forget_use(matmul, old)
+        self.note_use(matmul, source)
+
+    def add_operand(self, matmul: Matmul, tensor: str, source: TensorProxy) -> None:
+        """Let `matmul` read one more tensor."""
+        setattr(matmul, tensor, source)
+        self.note_use(matmul, source)
+
+    def take_result(self, matmul: Matmul, kind: Kind, *, move: bool = False) -> None:
+        """Let `matmul` make the output of `kind`, its only user, which disappears; with `move` it takes its place too."""
+        self.bsyms[kind.position] = None
+        self._kinds[kind.position] = None
+        self.users[matmul.out.name] = []
+        del self.makers[matmul.out.name]
+        matmul.out = kind.out
+        if move:
+            self._move(matmul, kind.position)
+        # Later folds look the tensor up by name: it must be the matmul that they find, not the vanished view.
+        self.makers[kind.out.name] = matmul.position
+
+    def cast_before(self, cast: Cast, source: TensorProxy, out: TensorProxy) -> None:
+        """Cast `source` to the dtype of `out` where `cast` stands: `emit` writes it there."""
+        made = Cast(cast.position, source, out)
+        self.casts[source.name, out.dtype, is_backward(self.bsyms[cast.position])] = made
+        self.users[source.name].append(cast.position)
+
+    def _move(self, matmul: Matmul, position: int) -> None:
+        old = matmul.position
+        del self.matmuls[old]
+        self.bsyms[old], self.bsyms[position] = None, matmul.bsym
+        matmul.position = position
+        self.matmuls[position] = matmul
+        for proxy in matmul.reads():
+            self.users[proxy.name] = [position if p == old else p for p in self.users[proxy.name]]
+
+    def _forget_use(self, matmul: Matmul, old: TensorProxy) -> None:
+        if all(p.name != old.name for p in matmul.reads()):
+            self.users[old.name] = [p for p in self.users[old.name] if p != matmul.position]
+
+    def note_use(self, matmul: Matmul, source: TensorProxy) -> None:
+        """Note that `matmul` reads `source`."""
+        if matmul.position not in self.users[source.name]:
+            self.users[source.name].append(matmul.position)
+
+
+def is_backward(bsym: BoundSymbol) -> bool:
+    """Whether a bound symbol of a joint trace belongs to the backward."""
+    return BoundSymbolTag.BACKWARD in bsym.tags
+
+
+def _forward_outputs(bsym: BoundSymbol) -> set[str]:
+    """Names that the user's own call returns: under autograd the joint trace returns gradients beside them."""
+    value = bsym.args[0] if bsym.args else None
+    if isinstance(value, dict) and "output" in value:
+        value = value.get("fw_flat_out", value["output"])
+        return {x.name for x in tree_flatten(value)[0] if isinstance(x, Proxy)}
+    return {p.name for p in bsym.flat_proxy_args}

@@ -1,0 +1,54 @@
+"""One matmul of a trace, and what the rules made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from thunder.core.proxies import TensorProxy
+from thunder.core.symbol import BoundSymbol, BoundSymbolTag
+
+from thunder_gemm_ex.spec import Contraction
+
+
+@dataclasses.dataclass(eq=False)
+class Matmul:
+    """`out = alpha * a b + beta * bias`, labelled by `spec`. `op` is the user's operation ("matmul", "linear", "bmm").
+
+    alpha: a number, or a tensor without dimensions in host memory.
+    """
+
+    position: int
+    bsym: BoundSymbol
+    op: str
+    spec: Contraction
+    a: TensorProxy
+    b: TensorProxy
+    out: TensorProxy
+    bias: TensorProxy | None = None
+    alpha: float | TensorProxy = 1
+    beta: float = 1
+    folded: list[str] = dataclasses.field(default_factory=list)
+    # Why something beside it stays as it is, by where: an operand's name, "result" or "k".
+    kept: dict[str, str] = dataclasses.field(default_factory=dict)
+    bytes_saved: int = 0
+    decision: str = "claimed"
+    reason: str = ""
+
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to the backward part of a joint trace."""
+        return BoundSymbolTag.BACKWARD in self.bsym.tags
+
+    def operands(self) -> Iterator[tuple[str, TensorProxy]]:
+        """(name, proxy) of a, b and, if there is one, the bias."""
+        yield "a", self.a
+        yield "b", self.b
+        if self.bias is not None:
+            yield "bias", self.bias
+
+    def reads(self) -> Iterator[TensorProxy]:
+        """Every tensor that the call reads."""
+        yield from (proxy for _, proxy in self.operands())
+        if isinstance(self.alpha, TensorProxy):
+            yield self.alpha

@@ -1,0 +1,39 @@
+"""Rule: a factor of an operand is the GEMM's alpha, where matmuls alone want what was scaled."""
+
+from __future__ import annotations
+
+from thunder.core.proxies import TensorProxy
+
+from thunder_gemm_ex.graph import Graph, Matmul, Scale
+
+
+def take_operand_factors(graph: Graph, fuel) -> bool:
+    """Let matmuls read what is scaled above them, unscaled; whether any did."""
+    found = False
+    for matmul in list(graph.matmuls.values()):
+        for tensor, proxy in list(matmul.operands()):
+            kind = graph.maker(proxy)
+            if isinstance(kind, Scale) and not isinstance(kind.factor, TensorProxy) and tensor != "bias":
+                found |= _take(graph, kind, fuel)
+    return found
+
+
+def _take(graph: Graph, scale: Scale, fuel) -> bool:
+    if scale.out.name in graph.returned:
+        return False
+    users = graph.live_users(scale.out.name)
+    matmuls = [graph.matmuls[p] for p in users if p in graph.matmuls]
+    if len(matmuls) < len(users) or not all(_can_scale(m, scale) for m in matmuls) or not fuel():
+        return False
+    for matmul in matmuls:
+        for tensor in ("a", "b"):
+            if getattr(matmul, tensor).name == scale.out.name:
+                graph.move_operand(matmul, tensor, scale.source)
+                matmul.alpha *= scale.factor
+                matmul.folded.append(f"a factor of {tensor}")
+    return True
+
+
+def _can_scale(matmul: Matmul, scale: Scale) -> bool:
+    other_reads = [matmul.bias] if matmul.bias is not None else []
+    return not isinstance(matmul.alpha, TensorProxy) and all(p.name != scale.out.name for p in other_reads)
