@@ -15,7 +15,7 @@ from tests.checks import jit
 def three_kinds(x, w, p):
     y = x @ w.t()
     z = y @ p
-    return z + y.sum(-1, keepdim=True).reshape(3, 1) @ torch.ones(1, 6)
+    return z, y.sum(-1, keepdim=True).reshape(3, 1) @ torch.ones(1, 6)
 
 
 def compiled():
@@ -28,26 +28,13 @@ def test_every_matmul_has_a_row_with_a_decision():
     assert [row.decision for row in gx.explain(compiled()).rows] == ["claimed", "given back", "multiply"]
 
 
-@pytest.mark.parametrize(
-    ("op", "shapes"),
-    [
-        ("mm", [(3, 4), (4, 5)]),
-        ("mv", [(3, 4), (4,)]),
-        ("dot", [(4,), (4,)]),
-        ("outer", [(3,), (4,)]),
-        ("inner", [(3, 4), (4,)]),
-        ("addmm", [(3, 5), (3, 4), (4, 5)]),
-        ("baddbmm", [(2, 3, 5), (2, 3, 4), (2, 4, 5)]),
-        ("addbmm", [(3, 5), (2, 3, 4), (2, 4, 5)]),
-    ],
-)
-def test_a_matmul_by_another_name_is_left_alone_and_has_a_row_that_says_so(op, shapes):
-    jfn = jit(getattr(torch, op))
-    args = [torch.randn(s) for s in shapes]
-    torch.testing.assert_close(jfn(*args), getattr(torch, op)(*args))
+def test_a_matmul_that_cannot_be_stated_has_a_row_that_says_so():
+    jfn = jit(torch.mm)
+    args = [torch.randn(s, dtype=torch.complex64) for s in ((3, 4), (4, 5))]
+    torch.testing.assert_close(jfn(*args), torch.mm(*args))
     (row,) = gx.explain(jfn).rows
-    assert (row.op, row.decision) == (op, "declined")
-    assert "runs as it is" in row.reason
+    assert (row.op, row.decision) == ("mm", "declined")
+    assert "complex" in row.reason
 
 
 def test_rows_say_where_in_the_users_file():

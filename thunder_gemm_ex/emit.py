@@ -11,6 +11,7 @@ from thunder.core.proxies import TensorProxy, variableify
 from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, from_trace, tracectx
 from thunder.core.transform_common import dce
+from thunder.executors.torchex import ex as torch_executor
 
 from thunder_gemm_ex.graph import Cast, Graph, Matmul
 from thunder_gemm_ex.rules.layout import strides_reach_output
@@ -31,10 +32,14 @@ def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
         casts[cast.position].append(cast)
     for position, bsym in enumerate(graph.bsyms):
         matmul = graph.matmuls.get(position)
-        bound.extend(made for cast in casts[position] for made in _cast(trace, cast, graph.trace.bound_symbols[position]))
+        bound.extend(
+            made for cast in casts[position] for made in _cast(trace, cast, graph.trace.bound_symbols[position])
+        )
         if bsym is None:
             continue
-        if matmul is None or matmul.decision == "given back":
+        if position in graph.views_of_torch:
+            bound.extend(_by_torch(trace, bsym))
+        elif matmul is None or matmul.decision == "given back":
             bound.append(bsym)
         elif matmul.decision == "multiply":
             bound.extend(_multiply(trace, graph, matmul))
@@ -66,7 +71,9 @@ def _placed(bsym: BoundSymbol, like: BoundSymbol) -> BoundSymbol:
     return bsym
 
 
-def _written(trace: TraceCtx, write: Callable[[], TensorProxy], out: TensorProxy, like: BoundSymbol) -> list[BoundSymbol]:
+def _written(
+    trace: TraceCtx, write: Callable[[], TensorProxy], out: TensorProxy, like: BoundSymbol
+) -> list[BoundSymbol]:
     """The operations that `write` performs, their result named `out`."""
     scope: list[BoundSymbol] = []
     with tracectx(trace):
@@ -76,6 +83,16 @@ def _written(trace: TraceCtx, write: Callable[[], TensorProxy], out: TensorProxy
     assert (tuple(made.shape), made.dtype) == (tuple(out.shape), out.dtype), (out, made)
     swap = {variableify(made): out}
     return [_placed(bsym.from_bsym_swap_proxies(swap), like) for bsym in scope]
+
+
+def _by_torch(trace: TraceCtx, bsym: BoundSymbol) -> list[BoundSymbol]:
+    """The operation as torch's executor claims it."""
+    symbol = torch_executor.implmap[bsym.sym.id].symbol
+    if symbol is None:
+        return [bsym]
+    with tracectx(trace):
+        # Without what it is made of: a fuser would look inside and take it all the same.
+        return [_placed(symbol.bind(*bsym.args, **bsym.kwargs, output=bsym.output), bsym)]
 
 
 def _cast(trace: TraceCtx, cast: Cast, like: BoundSymbol) -> list[BoundSymbol]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 
 from thunder.core.compile_data import get_compile_data
 from thunder.core.trace import TraceCtx, TraceProvenance
@@ -16,7 +17,7 @@ from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 from thunder_gemm_ex import report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.emit import emit
-from thunder_gemm_ex.front_door import open_front_door
+from thunder_gemm_ex.front_door import open_front_door, teach_splitter
 from thunder_gemm_ex.graph import Graph
 from thunder_gemm_ex.rules.factors import take_operand_factors
 from thunder_gemm_ex.rules.find import find_matmuls
@@ -24,6 +25,7 @@ from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.multiply import mark_multiplies
+from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, read_options
 
 
@@ -52,13 +54,14 @@ class GemmExecutor(FusionExecutor):
         """The trace with its matmuls rewritten; called by Thunder once a program, before the fusers listed behind."""
         start = time.perf_counter_ns()
         options = read_options()
-        behind = self._fusers_before()
-        graph = Graph(trace)
+        before, behind = self._other_fusers()
+        names = self._warn_if_behind(before)
+        graph = Graph(trace, behind)
         declined = find_matmuls(graph)
         self._apply_rules(graph, options)
-        changed = any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
+        changed = graph.views_of_torch or any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
         rewritten = emit(graph, gemm) if changed else trace
-        report.record(graph, declined, behind)
+        report.record(graph, declined, names)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
@@ -74,27 +77,31 @@ class GemmExecutor(FusionExecutor):
         if options.small != "off":
             mark_multiplies(graph, self.get_fuel)
         give_back(graph, options.claim)
+        keep_slices(graph, self.get_fuel)
 
-    def _fusers_before(self) -> list[str]:
-        data = get_compile_data()
-        executors = () if data is None else data.executors_list
-        before = []
-        for ex in executors:
-            if ex is self:
-                break
-            if isinstance(ex, FusionExecutor):
-                before.append(str(ex.name))
-        if before and not self._warned:
+    def _warn_if_behind(self, before: Sequence[FusionExecutor]) -> list[str]:
+        names = [str(ex.name) for ex in before]
+        if names and not self._warned:
             self._warned = True
             warnings.warn(
-                f"gemm_ex is listed after {', '.join(before)}, which has already taken the views and matmuls of the "
+                f"gemm_ex is listed after {', '.join(names)}, which has already taken the views and matmuls of the "
                 "program into its regions: list gemm_ex first, as gx.executors() does.",
-                stacklevel=2,
+                stacklevel=3,
             )
-        return before
+        return names
+
+    def _other_fusers(self) -> tuple[list[FusionExecutor], list[FusionExecutor]]:
+        """The fusion executors listed before this one, and those behind it."""
+        data = get_compile_data()
+        executors = [] if data is None else list(data.executors_list)
+        at = executors.index(self) if self in executors else len(executors)
+        return tuple(
+            [ex for ex in part if isinstance(ex, FusionExecutor)] for part in (executors[:at], executors[at + 1 :])
+        )
 
 
 gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
 open_front_door(gemm_ex)
+teach_splitter(gemm_ex.name)

@@ -11,19 +11,19 @@ from thunder_gemm_ex.spec.cost import contiguous, merge
 @pytest.mark.parametrize(
     ("text", "a", "b", "expected"),
     [
-        ("m k, k n -> m n", (8, 4), (4, 6), Cost(0, 0, 1, 0)),
-        ("a b k, n k -> a b n", (3, 8, 4), (6, 4), Cost(0, 0, 1, 0)),
-        ("b m k, b k n -> b m n", (3, 8, 4), (3, 4, 6), Cost(0, 1, 1, 0)),
-        ("b h m k, b h n k -> b h m n", (2, 3, 8, 4), (2, 3, 6, 4), Cost(0, 1, 1, 0)),
+        ("m k, k n -> m n", (8, 4), (4, 6), Cost(0, 0, 1, 0, 0)),
+        ("a b k, n k -> a b n", (3, 8, 4), (6, 4), Cost(0, 0, 1, 0, 0)),
+        ("b m k, b k n -> b m n", (3, 8, 4), (3, 4, 6), Cost(0, 0, 1, 0, 1)),
+        ("b h m k, b h n k -> b h m n", (2, 3, 8, 4), (2, 3, 6, 4), Cost(0, 0, 1, 0, 1)),
         # (b, h) do not merge in [b, s, h, d]: a loop over the smaller, the larger batched.
-        ("b m h k, b n h k -> b h m n", (2, 8, 3, 4), (2, 6, 3, 4), Cost(0, 1, 2, 0)),
-        ("b h g m k, b h n k -> b h g m n", (2, 3, 2, 8, 4), (2, 3, 6, 4), Cost(0, 1, 1, 0)),
+        ("b m h k, b n h k -> b h m n", (2, 8, 3, 4), (2, 6, 3, 4), Cost(0, 0, 2, 0, 1)),
+        ("b h g m k, b h n k -> b h g m n", (2, 3, 2, 8, 4), (2, 3, 6, 4), Cost(0, 0, 1, 0, 1)),
         # One projection to heads is one GEMM; written heads first it falls apart into one for each b.
-        ("b s k, (h d:4) k -> b s h d", (2, 8, 6), (12, 6), Cost(0, 0, 1, 0)),
+        ("b s k, (h d:4) k -> b s h d", (2, 8, 6), (12, 6), Cost(0, 0, 1, 0, 0)),
         # k in two runs that do not meet in memory.
-        ("m k j, k n j -> m n", (8, 2, 3), (2, 6, 3), Cost(1, 0, 1, 0)),
+        ("m k j, k n j -> m n", (8, 2, 3), (2, 6, 3), Cost(1, 0, 1, 0, 0)),
         # The batch label is innermost everywhere: nobody has a unit stride in a matrix dimension.
-        ("m k b, k n b -> m n b", (8, 4, 3), (4, 6, 3), Cost(0, 1, 1, 3)),
+        ("m k b, k n b -> m n b", (8, 4, 3), (4, 6, 3), Cost(0, 0, 1, 3, 1)),
     ],
 )
 def test_the_cost_of_a_contraction(text, a, b, expected):
@@ -37,7 +37,8 @@ def test_to_heads_folded_into_a_projection_costs_more_than_left_alone():
 
 
 def test_costs_are_compared_field_by_field():
-    ordered = [Cost(0, 0, 1, 0), Cost(0, 0, 1, 1), Cost(0, 1, 1, 0), Cost(0, 1, 4, 0), Cost(1, 0, 1, 0)]
+    ordered = [(0, 0, 1, 0, 0), (0, 0, 1, 0, 1), (0, 0, 1, 1, 0), (0, 0, 4, 0, 0), (0, 1, 1, 0, 0), (1, 0, 1, 0, 0)]
+    ordered = [Cost(*fields) for fields in ordered]
     assert sorted(ordered, reverse=True) == list(reversed(ordered))
 
 

@@ -8,12 +8,14 @@ position behind which it comes.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.pytree import tree_flatten
 from thunder.core.symbol import BoundSymbol, BoundSymbolTag
 from thunder.core.trace import TraceCtx
+from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Scale, Sum, View, read
 from thunder_gemm_ex.graph.matmul import Matmul
@@ -24,15 +26,18 @@ _MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}
 class Graph:
     """Def-use index over the top-level bound symbols of a trace."""
 
-    def __init__(self, trace: TraceCtx) -> None:
+    def __init__(self, trace: TraceCtx, fusers: Sequence[FusionExecutor] = ()) -> None:
+        """`fusers`: the executors that get the trace afterwards."""
         self.trace = trace
+        self.fusers = tuple(fusers)
         self.bsyms: list[BoundSymbol | None] = list(trace.bound_symbols)
         self.matmuls: dict[int, Matmul] = {}
         self.makers: dict[str, int] = {}
         self.users: dict[str, list[int]] = defaultdict(list)
         self.mutated: set[str] = set()
         self.returned: set[str] = set()
-        self.kept: set[str] = set()
+        # Positions of views that are to be torch's own, whatever a fuser would make of them.
+        self.views_of_torch: set[int] = set()
         self.casts: dict[tuple[str, object, bool], Cast] = {}
         self._kinds: dict[int, Kind | None] = {}
         for position, bsym in enumerate(self.bsyms):
@@ -97,6 +102,20 @@ class Graph:
             return None
         kind = read(users[0], bsym, matmul.out)
         return None if kind is None or kind.out.name in self.mutated else kind
+
+    def fused(self, position: int) -> bool:
+        """Whether a fuser behind us would take the operation at `position` into a region."""
+        bsym = self.bsyms[position]
+        return bsym is not None and any(fuser.can_fuse(bsym) for fuser in self.fusers)
+
+    def fused_with_others(self, position: int) -> bool:
+        """Whether a fuser would take the operation together with a neighbour: then it costs nothing there."""
+        if not self.fused(position):
+            return False
+        bsym = self.bsyms[position]
+        above = [self.makers[p.name] for p in bsym.flat_proxy_args if p.name in self.makers]
+        below = [u for p in bsym.flat_proxy_outs for u in self.live_users(p.name)]
+        return any(p not in self.matmuls and self.view_at(p) is None and self.fused(p) for p in (*above, *below))
 
     def move_operand(self, matmul: Matmul, tensor: str, source: TensorProxy) -> None:
         """Let `matmul` read `source` where it read its operand `tensor`."""

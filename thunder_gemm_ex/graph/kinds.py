@@ -173,7 +173,9 @@ def _plain_number(value: object) -> bool:
 def _scale(position: int, source: TensorProxy, out: TensorProxy, factor: object, power: int) -> Scale | None:
     if isinstance(factor, TensorProxy):
         # One in device memory would have to be waited for.
-        host = factor.device.devicetype is DeviceType.CPU and not shape_of(factor) and dtypes.is_float_dtype(factor.dtype)
+        host = (
+            factor.device.devicetype is DeviceType.CPU and not shape_of(factor) and dtypes.is_float_dtype(factor.dtype)
+        )
         return Scale(position, source, out, factor) if host and power == 1 else None
     if not isinstance(factor, Number) or not _plain_number(factor):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Graph, Matmul, Scale
+from thunder_gemm_ex.spec import atoms_of
 
 
 def take_operand_factors(graph: Graph, fuel) -> bool:
@@ -13,7 +14,7 @@ def take_operand_factors(graph: Graph, fuel) -> bool:
     for matmul in list(graph.matmuls.values()):
         for tensor, proxy in list(matmul.operands()):
             kind = graph.maker(proxy)
-            if isinstance(kind, Scale) and not isinstance(kind.factor, TensorProxy) and tensor != "bias":
+            if isinstance(kind, Scale) and not isinstance(kind.factor, TensorProxy):
                 found |= _take(graph, kind, fuel)
     return found
 
@@ -26,14 +27,18 @@ def _take(graph: Graph, scale: Scale, fuel) -> bool:
     if len(matmuls) < len(users) or not all(_can_scale(m, scale) for m in matmuls) or not fuel():
         return False
     for matmul in matmuls:
-        for tensor in ("a", "b"):
-            if getattr(matmul, tensor).name == scale.out.name:
+        for tensor, proxy in list(matmul.operands()):
+            if proxy.name == scale.out.name:
                 graph.move_operand(matmul, tensor, scale.source)
-                matmul.alpha *= scale.factor
+                term = "beta" if tensor == "bias" else "alpha"
+                setattr(matmul, term, getattr(matmul, term) * scale.factor)
                 matmul.folded.append(f"a factor of {tensor}")
     return True
 
 
 def _can_scale(matmul: Matmul, scale: Scale) -> bool:
-    other_reads = [matmul.bias] if matmul.bias is not None else []
-    return not isinstance(matmul.alpha, TensorProxy) and all(p.name != scale.out.name for p in other_reads)
+    if isinstance(matmul.alpha, TensorProxy):
+        return False
+    # The C of a GEMM has a factor, beta; a smaller bias has none, and it is a small tensor to scale.
+    full = matmul.bias is None or set(atoms_of(matmul.spec.bias)) == set(atoms_of(matmul.spec.out))
+    return full or matmul.bias.name != scale.out.name

@@ -11,7 +11,8 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 
 from thunder_gemm_ex.graph import Graph, Matmul, is_backward, shapes
-from thunder_gemm_ex.spec import plain
+from thunder_gemm_ex.rules.convolutions import is_contraction
+from thunder_gemm_ex.spec import one_by_one, plain
 
 # Torch's executor has claimed most operations before a fusion pass runs, fusers keep Thunder's own symbols: match both.
 _OPS = {
@@ -23,13 +24,17 @@ _OPS = {
     "linear": "linear",
     "torch.nn.functional.linear": "linear",
     PrimIDs.LINEAR: "linear",
+    PrimIDs.CONVOLUTION: "convolution",
+    "convolution": "convolution",
 }
+_OPS |= {f"{prefix}conv{n}d": "convolution" for prefix in ("", "torch.nn.functional.") for n in (1, 2, 3)}
 
-# Matmuls by other names, by the symbol's: they run as Thunder runs them, and the report says so. torch.mm comes as spmm.
+# Matmuls by other names, by the symbol's: what the front door could not state runs as Thunder runs it, and the report
+# says so. torch.mm comes as spmm.
 _UNSTATED = {
-    name: name for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "outer", "inner")
+    name: name for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "inner", "einsum")
 }
-_UNSTATED |= {"spmm": "mm", "tensordot": "tensordot"}
+_UNSTATED |= {"spmm": "mm", "tensordot": "tensordot", "multi_dot": "multi_dot", "bilinear": "bilinear"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +60,12 @@ def find_matmuls(graph: Graph) -> list[Declined]:
         if op is None:
             if bsym.sym.name in _UNSTATED:
                 other = _UNSTATED[bsym.sym.name]
-                declined.append(
-                    Declined(position, bsym, other, f"{other} runs as it is: matmul, linear and bmm are claimed")
+                reason = (
+                    f"{other} runs as it is: it is complex, has terms of 0 or infinity, or is written in its own way"
                 )
+                declined.append(Declined(position, bsym, other, reason))
+            continue
+        if op == "convolution" and not is_contraction(bsym):
             continue
         reason = _refusal(bsym)
         matmul = None if reason else _state(position, bsym, op)
@@ -71,9 +79,10 @@ def find_matmuls(graph: Graph) -> list[Declined]:
 
 
 def _tensors(bsym: BoundSymbol) -> list:
-    """a, b and, for a linear, the bias or None, however the call spells them."""
-    names = ("bias",) if _OPS[bsym.sym.id] == "linear" else ()
-    values = list(bsym.args) + [bsym.kwargs[n] for n in ("a", "w", "other", "mat2", *names) if n in bsym.kwargs]
+    """a, b and, where there may be one, the bias or None, however the call spells them."""
+    names = () if _OPS[bsym.sym.id] in ("matmul", "bmm") else ("bias",)
+    spellings = ("a", "w", "other", "mat2", "weight", *names)
+    values = list(bsym.args) + [bsym.kwargs[n] for n in spellings if n in bsym.kwargs]
     return values[: 2 + len(names)]
 
 
@@ -94,7 +103,8 @@ def _refusal(bsym: BoundSymbol) -> str:
 def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul | None:
     a, b, *rest = _tensors(bsym)
     bias = rest[0] if rest else None
-    spec = plain(shapes([a, b] if bias is None else [a, b, bias]), transposed_b=op == "linear")
+    sizes = shapes([a, b] if bias is None else [a, b, bias])
+    spec = one_by_one(sizes) if op == "convolution" else plain(sizes, transposed_b=op == "linear")
     if spec.shape(spec.out) != tuple(bsym.output.shape):
         return None
     return Matmul(position, bsym, op, spec, a, b, bsym.output, bias)

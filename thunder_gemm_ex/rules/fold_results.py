@@ -9,6 +9,7 @@ matmul.
 from __future__ import annotations
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale, Sum, View
+from thunder_gemm_ex.rules.convolutions import follows_input
 from thunder_gemm_ex.rules.layout import cost_of, packed, strides_reach_output, viewed
 from thunder_gemm_ex.rules.sums import take_sum
 from thunder_gemm_ex.rules.terms import take_factor, take_term
@@ -33,8 +34,7 @@ def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     if spec is None:
         matmul.kept["result"] = f"{view.name} below stays: it cannot be stated in labels"
         return False
-    reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
-    if reorders and not view.copying and not matmul.backward and strides_reach_output(graph, view.out):
+    if _shows_order(graph, matmul, view) and not (matmul.op == "convolution" and follows_input(spec)):
         matmul.kept["result"] = f"{view.name} below stays: the program returns it with its strides"
         return False
     layout = viewed(packed(matmul.spec.shape(matmul.spec.out)), view)
@@ -51,6 +51,12 @@ def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     matmul.folded.append(f"{view.name} of the result")
     matmul.bytes_saved += layout.copied * view.out.dtype.bytes
     return True
+
+
+def _shows_order(graph: Graph, matmul: Matmul, view: View) -> bool:
+    """Whether the program returns a tensor whose strides show that a view reordered the dimensions of a result."""
+    reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
+    return reorders and not view.copying and not matmul.backward and strides_reach_output(graph, view.out)
 
 
 _FOLDS = {View: _fold_view, Scale: take_factor, Add: take_term, Sum: take_sum}

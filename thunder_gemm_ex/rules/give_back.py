@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.graph import Graph, Matmul
+from thunder_gemm_ex.rules.convolutions import follows_input
+from thunder_gemm_ex.rules.layout import strides_reach_output
+
+
+def _shows_memory_format(graph: Graph, matmul: Matmul) -> bool:
+    """Whether the strides of a convolution, channels last if its input is, can be seen in what the program returns."""
+    return not matmul.backward and not follows_input(matmul.spec) and strides_reach_output(graph, matmul.out)
 
 
 def give_back(graph: Graph, claim: str) -> None:
@@ -10,7 +17,10 @@ def give_back(graph: Graph, claim: str) -> None:
     for matmul in graph.matmuls.values():
         if matmul.decision != "claimed":
             continue
-        if matmul.folded:
+        if matmul.op == "convolution" and (not matmul.folded or _shows_memory_format(graph, matmul)):
+            matmul.decision = "given back"
+            matmul.reason = "; ".join(matmul.kept.values()) or "nothing to fold: it stays a convolution"
+        elif matmul.folded:
             matmul.reason = "; ".join(["folded " + ", ".join(matmul.folded), *matmul.kept.values()])
         elif claim == "all":
             matmul.reason = 'nothing to fold; claimed by gemm_claim="all"'

@@ -39,5 +39,7 @@ def summed(spec: Contraction, found: Sum) -> Contraction | None:
     atoms = {x for d in found.dims for x in spec.out[d]}
     if spec.bias is not None or not atoms <= set(spec.batch):
         return None
-    left = tuple(() if d in found.dims else dim for d, dim in enumerate(spec.out) if found.keepdim or d not in found.dims)
+    left = tuple(
+        () if d in found.dims else dim for d, dim in enumerate(spec.out) if found.keepdim or d not in found.dims
+    )
     return dataclasses.replace(spec, out=left)

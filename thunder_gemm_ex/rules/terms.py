@@ -8,7 +8,7 @@ from __future__ import annotations
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale
-from thunder_gemm_ex.spec import atoms_of
+from thunder_gemm_ex.spec import Contraction, atoms_of, fold_operand
 from thunder_gemm_ex.spec.contraction import Dims
 
 
@@ -34,21 +34,36 @@ def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel) -> bool:
 
 
 def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
-    """Let `matmul` add a tensor that is broadcast to its result: a bias."""
+    """Let `matmul` add a tensor that is broadcast to its result: a bias, or the C of a GEMM."""
     if matmul.bias is not None or isinstance(matmul.alpha, TensorProxy) or not movable(graph, matmul):
         return False
-    dims = _dims(matmul.spec.out, add.other)
-    # One as large as the result is another operation's result: there the add is part of a fuser's region for free.
-    if set(atoms_of(dims)) == set(atoms_of(matmul.spec.out)) and atoms_of(dims):
+    spec = matmul.spec.with_bias(_dims(matmul.spec.out, add.other))
+    atoms = _least_atoms(graph, spec, add.other)
+    if atoms == set(atoms_of(spec.out)):
+        if graph.fused_with_others(add.position):
+            matmul.kept["result"] = "add below stays: a fuser takes it into a region with its neighbours"
+            return False
+    elif atoms not in (set(spec.m), set(spec.n)):
+        matmul.kept["result"] = "add below stays: what is added is neither as large as the result nor one row or column"
         return False
     if not fuel():
         return False
     matmul.alpha, matmul.beta = matmul.alpha * add.alpha, add.beta
-    matmul.spec = matmul.spec.with_bias(dims)
+    matmul.spec = spec
     graph.take_result(matmul, add, move=True)
     graph.add_operand(matmul, "bias", add.other)
-    matmul.folded.append("a bias")
+    matmul.folded.append("what is added to the result")
     return True
+
+
+def _least_atoms(graph: Graph, spec: Contraction, other: TensorProxy) -> set[int]:
+    """The labels that the added tensor has without the views that broadcast it."""
+    while (view := graph.view_making(other)) is not None:
+        folded = fold_operand(spec, "bias", view.steps)
+        if folded is None:
+            break
+        spec, other = folded, view.source
+    return set(atoms_of(spec.bias))
 
 
 def movable(graph: Graph, matmul: Matmul) -> bool:

@@ -166,6 +166,17 @@ def plain(shapes: Sequence[Sequence[int]], *, transposed_b: bool = False) -> Con
     return Contraction(a, b, out, names.sizes, bias)
 
 
+def one_by_one(shapes: Sequence[Sequence[int]]) -> Contraction:
+    """A convolution whose windows are one element: x [b, c, ...] or [c, ...], weight [o, c, 1, ...], perhaps bias [o]."""
+    names = _Fresh()
+    x, weight = shapes[0], shapes[1]
+    lead = tuple(names.dim(s) for s in x[: len(x) - len(weight) + 1])
+    c, o = names.dim(weight[1]), names.dim(weight[0])
+    space = tuple(names.dim(s) for s in x[len(lead) + 1 :])
+    b = (o, c, *(() for _ in weight[2:]))
+    return Contraction((*lead, c, *space), b, (*lead, o, *space), names.sizes, (o,) if len(shapes) == 3 else None)
+
+
 class _Fresh:
     """Hands out new atoms; a dimension of size 1 gets none."""
 

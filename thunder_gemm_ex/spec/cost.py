@@ -20,15 +20,30 @@ class Cost:
     """Compared field by field, in this order.
 
     split_k: summed labels beyond the first that will not merge: each needs a copy or rounds partial sums.
-    batches: 1 if one strided-batched call is needed where a plain GEMM has none.
+    small: matrix dimensions that a split into batches leaves below TILE, where the hardware's tiles stay partly empty.
     calls: GEMM calls, all labels that neither the matrix nor the one strided batch can take looped over.
     copies: operands to be copied because no matrix dimension of theirs has stride 1, and copies that views make.
+    batches: 1 if a strided-batched call is needed where a plain GEMM has none.
     """
 
     split_k: int
-    batches: int
+    small: int
     calls: int
     copies: int
+    batches: int
+
+    def __str__(self) -> str:
+        parts = [
+            (self.split_k, "summed label(s) apart"),
+            (self.small, "dimension(s) cut small"),
+            (self.copies, "cop(ies)"),
+        ]
+        said = [f"{n} {what}" for n, what in parts if n]
+        return ", ".join([f"{self.calls} call(s)", *said, *(["batched"] if self.batches else [])])
+
+
+# Rows or columns below which a GEMM loses speed by being cut: cuBLASLt's and oneDNN's common tiles have 64 or 128 of them.
+TILE = 64
 
 
 def contiguous(spec: Contraction, dims: Dims) -> dict[Atom, int]:
@@ -80,13 +95,14 @@ def cost(spec: Contraction, a: Strides | None = None, b: Strides | None = None, 
     k, batch = merge(spec, spec.k, (a, b)), merge(spec, spec.batch, (a, b, out))
     m, n = merge(spec, spec.m, (a, out)), merge(spec, spec.n, (b, out))
     matrix = [max(groups, key=spec.extent, default=()) for groups in (m, n, k)]
+    small = sum(spec.extent(kept) < min(TILE, spec.extent(all_)) for kept, all_ in zip(matrix, (spec.m, spec.n)))
     left = sorted(spec.extent(g) for g in (*batch, *m, *n) if g not in matrix)
     calls = 1
     for size in left[:-1]:
         calls *= size
     # A copy is needed where the elements that lie side by side in memory belong to a label outside the matrix.
     copies += sum(not _unit_stride(t, matrix) for t in (a, b, out))
-    return Cost(max(len(k) - 1, 0), min(len(left), 1), calls, copies)
+    return Cost(max(len(k) - 1, 0), small, calls, copies, min(len(left), 1))
 
 
 def _unit_stride(strides: Strides, matrix: Sequence[tuple[Atom, ...]]) -> bool:

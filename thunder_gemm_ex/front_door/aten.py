@@ -1,0 +1,80 @@
+"""What each ATen operation inside eager's einsum, tensordot and their kind is in Thunder's terms."""
+
+from __future__ import annotations
+
+import thunder.torch as ltorch
+import torch
+from thunder.core import dtypes
+from thunder.core.compile_data import get_compile_data
+from thunder.core.proxies import TensorProxy
+
+from thunder_gemm_ex.front_door.eager import Unstated
+
+_aten = torch.ops.aten
+
+
+def under_autocast() -> bool:
+    """Whether the program being traced is inside an autocast region."""
+    data = get_compile_data()
+    return data is not None and not data.autocast_stack.is_empty()
+
+
+def dot(a: TensorProxy, b: TensorProxy) -> TensorProxy:
+    """Autocast leaves eager's dot alone, but not a matmul."""
+    if under_autocast():
+        raise Unstated
+    return ltorch.matmul(a, b)
+
+
+def _same(a: TensorProxy, **kwargs) -> TensorProxy:
+    return a
+
+
+def _permute(a: TensorProxy, dims) -> TensorProxy:
+    return ltorch.permute(a, tuple(dims))
+
+
+def _transpose(a: TensorProxy, dim0: int, dim1: int) -> TensorProxy:
+    return ltorch.transpose(a, dim0, dim1)
+
+
+def _reshape(a: TensorProxy, shape) -> TensorProxy:
+    return a if tuple(shape) == tuple(a.shape) else ltorch.reshape(a, tuple(shape))
+
+
+def _expand(a: TensorProxy, shape, **kwargs) -> TensorProxy:
+    return a if tuple(shape) == tuple(a.shape) else ltorch.expand(a, tuple(shape))
+
+
+def _squeeze(a: TensorProxy, dim=None) -> TensorProxy:
+    return ltorch.squeeze(a) if dim is None else ltorch.squeeze(a, dim if isinstance(dim, int) else tuple(dim))
+
+
+def _sum(a: TensorProxy, dim=None, keepdim: bool = False, *, dtype=None) -> TensorProxy:
+    if dtype is not None or not dtypes.is_inexact_dtype(a.dtype):
+        raise Unstated
+    return ltorch.sum(a, None if dim is None else tuple(dim), keepdim)
+
+
+STEPS = {
+    _aten.mm.default: ltorch.matmul,
+    _aten.bmm.default: ltorch.matmul,
+    _aten.mv.default: ltorch.matmul,
+    _aten.dot.default: dot,
+    _aten.mul.Tensor: ltorch.mul,
+    _aten.sum.default: _sum,
+    _aten.sum.dim_IntList: _sum,
+    _aten.permute.default: _permute,
+    _aten.transpose.int: _transpose,
+    _aten.t.default: lambda a: a if a.ndim < 2 else ltorch.transpose(a, 0, 1),
+    _aten.view.default: _reshape,
+    _aten._unsafe_view.default: _reshape,
+    _aten.reshape.default: _reshape,
+    _aten.expand.default: _expand,
+    _aten.unsqueeze.default: lambda a, dim: ltorch.unsqueeze(a, dim),
+    _aten.squeeze.default: _squeeze,
+    _aten.squeeze.dim: _squeeze,
+    _aten.squeeze.dims: _squeeze,
+    _aten.clone.default: _same,
+    _aten.alias.default: _same,
+}

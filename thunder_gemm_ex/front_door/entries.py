@@ -1,0 +1,143 @@
+"""Every way in, and what is recorded there: an operation's statement, or eager's own steps replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import thunder.torch as ltorch
+import torch
+from thunder.core import dtypes
+from thunder.core.jit_ext import record_source_loc_in_symbol_header
+from thunder.core.proxies import TensorProxy
+from thunder.extend import Executor
+from thunder.torch import _torch_to_thunder_function_map
+from thunder.torch.langctx import _method_name_to_fn_map, register_method, register_property, torchctx
+
+from thunder_gemm_ex.front_door import eager as asking
+from thunder_gemm_ex.front_door import statements
+from thunder_gemm_ex.front_door.aten import STEPS
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One operation: eager's function, how it is stated (None: by replaying eager), other functions that mean it."""
+
+    eager: Callable
+    state: Callable | None = None
+    also: tuple[Callable, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operation's name, such as "addmm"."""
+        return self.eager.__name__.removeprefix("linalg_")
+
+    def functions(self) -> list[Callable]:
+        """What a traced program may call: torch's function, the method, and Thunder's symbols for them."""
+        found = [self.eager, *self.also]
+        method = getattr(torch.Tensor, self.name, None)
+        if method is not None and self.eager is getattr(torch, self.name, None):
+            found.append(method)
+            found.append(_method_name_to_fn_map.get(self.name))
+        found += [_torch_to_thunder_function_map[f] for f in list(found) if f in _torch_to_thunder_function_map]
+        return [f for f in dict.fromkeys(found) if f is not None]
+
+    def symbol(self) -> Callable | None:
+        """What Thunder itself records."""
+        return next((s for s in map(_torch_to_thunder_function_map.get, (self.eager, *self.also)) if s), None)
+
+
+def _like(view: Callable) -> Callable:
+    """view_as, reshape_as: only the other tensor's shape counts."""
+    return lambda a, other: view(a, tuple(other.shape))
+
+
+_F = torch.nn.functional
+ENTRIES = [
+    Entry(torch.matmul, ltorch.matmul, (TensorProxy.__matmul__, torch.linalg.matmul)),
+    Entry(_F.linear, ltorch.linear),
+    Entry(torch.bmm, statements.bmm),
+    Entry(torch.mm, statements.mm),
+    Entry(torch.mv, statements.mv),
+    Entry(torch.dot, statements.dot),
+    Entry(torch.vdot, statements.dot),
+    Entry(torch.addmm, statements.addmm),
+    Entry(torch.addmv, statements.addmv),
+    Entry(torch.baddbmm, statements.baddbmm),
+    Entry(torch.addbmm, statements.addbmm),
+    Entry(torch.outer, statements.outer),
+    Entry(torch.ger, statements.outer),
+    Entry(_F.bilinear, statements.bilinear, (torch.bilinear,)),
+    Entry(torch.inner),
+    Entry(torch.tensordot),
+    Entry(torch.einsum),
+    Entry(torch.chain_matmul),
+    Entry(torch.linalg.multi_dot),
+    # Views that Thunder knows only as opaque torch operations.
+    Entry(torch.swapaxes),
+    Entry(torch.swapdims),
+    Entry(torch.moveaxis),
+    Entry(torch.adjoint),
+    Entry(torch.ravel),
+    Entry(torch.Tensor.view_as, _like(ltorch.view)),
+    Entry(torch.Tensor.reshape_as, _like(ltorch.reshape)),
+]
+
+
+# What is recorded for each function that a program may call.
+entered: dict[Callable, Callable] = {}
+
+
+def open_front_door(executor: Executor) -> None:
+    """Let programs compiled with `executor` enter their matmuls, and views that Thunder does not look into, here."""
+    for entry in ENTRIES:
+        enter = _guarded(entry)
+        recorded = record_source_loc_in_symbol_header(enter)
+        for function in entry.functions():
+            entered[function] = enter
+            executor._lookasides[function] = recorded
+    _add_missing_views()
+
+
+def _guarded(entry: Entry) -> Callable:
+    symbol = entry.symbol()
+
+    @functools.wraps(entry.eager)
+    def enter(*args, **kwargs):
+        try:
+            return _state(entry, args, kwargs)
+        except asking.Unstated:
+            pass
+        except Exception as error:
+            raise asking.error(entry.eager, args, kwargs) or error from None
+        error = asking.error(entry.eager, args, kwargs)
+        if error is not None or symbol is None:
+            raise error or NotImplementedError(f"{entry.name} has no meaning in a trace")
+        return symbol(*args, **kwargs)
+
+    return enter
+
+
+def _state(entry: Entry, args: tuple, kwargs: dict) -> Any:
+    if entry.state is None:
+        return asking.replay(entry.eager, args, kwargs, STEPS)
+    try:
+        return entry.state(*args, **kwargs)
+    except TypeError:
+        # Another signature than the documented one (out=, deprecated orders of arguments).
+        raise asking.Unstated from None
+
+
+def _add_missing_views() -> None:
+    """Views of torch.Tensor that Thunder has no name for; added to its language, where absent."""
+    if not torchctx.has_method("broadcast_to"):
+        register_method("broadcast_to", lambda a, size: ltorch.expand(a, tuple(size)))
+    for name in ("mH", "H"):
+        if not torchctx.has_method(name):
+            register_property(name, _adjoint)
+
+
+def _adjoint(a: TensorProxy) -> TensorProxy:
+    return ltorch.adjoint(a) if dtypes.is_complex_dtype(a.dtype) else ltorch.transpose(a, -2, -1)

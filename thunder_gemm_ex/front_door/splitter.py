@@ -1,0 +1,51 @@
+"""ThunderFX splits off to Inductor what Thunder only knows as an opaque torch operation; what enters here is not that.
+
+There is no public way to say so: the splitter asks one function, which is wrapped. It answers as before for every
+program that is not compiled with this executor.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+
+import torch
+
+from thunder_gemm_ex.front_door.entries import entered
+
+
+def teach_splitter(executor_name: str) -> bool:
+    """Let ThunderFX keep the operations of the front door where the executor is in use; False if this Thunder differs."""
+    try:
+        from thunder.dynamo import splitter, utils
+    except ImportError:
+        return False
+    original = getattr(utils, "is_node_supported_by_thunder", None)
+    if original is None or list(inspect.signature(original).parameters) != ["node", "thunder_options"]:
+        return False
+    found = functools.wraps(original)(_asking(original, executor_name))
+    for module in (utils, splitter):
+        if getattr(module, "is_node_supported_by_thunder", None) is original:
+            module.is_node_supported_by_thunder = found
+    return True
+
+
+def _asking(original: Callable, executor_name: str) -> Callable:
+    def supported(node: torch.fx.Node, thunder_options: dict):
+        target = getattr(torch.Tensor, node.target, None) if node.op == "call_method" else node.target
+        if target in entered and _in_use(thunder_options, executor_name):
+            from thunder.dynamo.utils import try_execute_thunder_symbol
+
+            return try_execute_thunder_symbol(entered[target], node, thunder_options)
+        return original(node, thunder_options)
+
+    return supported
+
+
+def _in_use(thunder_options: dict, executor_name: str) -> bool:
+    import thunder
+
+    executors = thunder_options.get("executors")
+    executors = thunder.get_default_executors() if executors is None else executors
+    return any(getattr(ex, "name", ex) == executor_name for ex in executors)

@@ -1,0 +1,132 @@
+"""Operations of one kernel in eager, stated as matmul, bias and factor; each raises Unstated for what it cannot state."""
+
+from __future__ import annotations
+
+import math
+from numbers import Number
+
+import thunder.torch as ltorch
+from thunder.core import dtypes
+from thunder.core.proxies import NumberProxy, TensorProxy
+
+from thunder_gemm_ex.front_door.aten import dot as _dot
+from thunder_gemm_ex.front_door.eager import Unstated
+
+
+def need(condition: bool) -> None:
+    """Unstated unless the condition holds: eager's error, or Thunder's own way, comes instead."""
+    if not condition:
+        raise Unstated
+
+
+def mm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
+    """[m, k] @ [k, n]"""
+    need(input.ndim == 2 and mat2.ndim == 2 and not _complex(input))
+    return ltorch.matmul(input, mat2)
+
+
+def bmm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
+    """[b, m, k] @ [b, k, n]: unlike matmul, bmm broadcasts nothing."""
+    need(input.ndim == 3 and mat2.ndim == 3 and input.shape[0] == mat2.shape[0])
+    return ltorch.bmm(input, mat2) if _plain_bmm() else ltorch.matmul(input, mat2)
+
+
+def _plain_bmm() -> bool:
+    from thunder_gemm_ex.front_door.aten import under_autocast
+
+    return not under_autocast()
+
+
+def mv(input: TensorProxy, vec: TensorProxy) -> TensorProxy:
+    """[m, k] @ [k]"""
+    need(input.ndim == 2 and vec.ndim == 1 and not _complex(input))
+    return ltorch.matmul(input, vec)
+
+
+def dot(input: TensorProxy, tensor: TensorProxy) -> TensorProxy:
+    """[k] @ [k]"""
+    need(input.ndim == 1 and tensor.ndim == 1 and input.shape == tensor.shape and not _complex(input))
+    return _dot(input, tensor)
+
+
+def outer(input: TensorProxy, vec2: TensorProxy) -> TensorProxy:
+    """[m, 1] @ [1, n]; where nothing may be summed in a lower precision it is a multiply, as in eager."""
+    need(input.ndim == 1 and vec2.ndim == 1)
+    return ltorch.mul(ltorch.unsqueeze(input, 1), ltorch.unsqueeze(vec2, 0))
+
+
+def addmm(input, mat1, mat2, *, beta=1, alpha=1) -> TensorProxy:
+    """beta * input + alpha * mat1 @ mat2"""
+    return _with_terms(mm(mat1, mat2), input, beta, alpha)
+
+
+def addmv(input, mat, vec, *, beta=1, alpha=1) -> TensorProxy:
+    """beta * input + alpha * mat @ vec"""
+    return _with_terms(mv(mat, vec), input, beta, alpha)
+
+
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
+    """beta * input + alpha * batch1 @ batch2"""
+    need(not _complex(batch1))
+    return _with_terms(bmm(batch1, batch2), input, beta, alpha)
+
+
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
+    """beta * input + alpha * the sum over the batch of batch1 @ batch2"""
+    need(not _complex(batch1) and dtypes.is_float_dtype(batch1.dtype))
+    return _with_terms(ltorch.sum(bmm(batch1, batch2), 0), input, beta, alpha)
+
+
+def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
+    """out[..., o] = sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j], plus bias[o]."""
+    need(weight.ndim == 3 and input1.ndim == input2.ndim >= 1 and input1.shape[:-1] == input2.shape[:-1])
+    need(input1.shape[-1] == weight.shape[1] and input2.shape[-1] == weight.shape[2] and not _complex(weight))
+    need(bias is None or tuple(bias.shape) == (weight.shape[0],))
+    lead, (o, i, j) = tuple(input1.shape[:-1]), weight.shape
+    x, y = (ltorch.reshape(t, (math.prod(lead), t.shape[-1])) for t in (input1, input2))
+    # Of the two ways the one with the smaller tensor in between; both are GEMMs over all rows.
+    if i <= o:
+        pairs = ltorch.reshape(ltorch.mul(ltorch.unsqueeze(x, 2), ltorch.unsqueeze(y, 1)), (math.prod(lead), i * j))
+        out = ltorch.matmul(pairs, ltorch.transpose(ltorch.reshape(weight, (o, i * j)), 0, 1))
+    else:
+        by_row = ltorch.matmul(x, ltorch.reshape(ltorch.permute(weight, (1, 0, 2)), (i, o * j)))
+        by_row = ltorch.reshape(by_row, (math.prod(lead), o, j))
+        out = ltorch.squeeze(ltorch.matmul(by_row, ltorch.unsqueeze(y, 2)), 2)
+    out = ltorch.reshape(out, (*lead, o))
+    return out if bias is None else ltorch.add(out, bias)
+
+
+def _with_terms(product: TensorProxy, input: TensorProxy, beta: Number, alpha: Number) -> TensorProxy:
+    for value in (beta, alpha):
+        # A GEMM skips what it scales by 0; inf and NaN times a term are torch's own affair.
+        need(isinstance(value, (int, float)) and not isinstance(value, (bool, NumberProxy)) and math.isfinite(value))
+    need(alpha != 0 and isinstance(input, TensorProxy) and dtypes.is_float_dtype(product.dtype))
+    need(input.ndim <= product.ndim and _broadcasts(input.shape, product.shape))
+    if input.dtype != product.dtype:
+        need(_casts(input))
+        input = ltorch.to(input, product.dtype)
+    if alpha != 1:
+        product = ltorch.mul(product, alpha)
+    if beta == 0:
+        return product if not input.requires_grad else ltorch.add(product, _nothing_of(input))
+    return ltorch.add(product, input if beta == 1 else ltorch.mul(input, beta))
+
+
+def _nothing_of(input: TensorProxy) -> TensorProxy:
+    """Zeros that have a gradient of zeros for `input`, whatever stands in it: eager's baddbmm(beta=0) gives that."""
+    never = ltorch.full(tuple(input.shape), False, dtype=dtypes.bool8, device=input.device)
+    return ltorch.where(never, input, 0.0)
+
+
+def _broadcasts(shape, to) -> bool:
+    return all(x in (1, y) for x, y in zip(reversed(shape), reversed(to)))
+
+
+def _casts(input: TensorProxy) -> bool:
+    from thunder_gemm_ex.front_door.aten import under_autocast
+
+    return under_autocast() and dtypes.is_float_dtype(input.dtype)
+
+
+def _complex(x: TensorProxy) -> bool:
+    return dtypes.is_complex_dtype(x.dtype)
