@@ -16,7 +16,7 @@ from thunder_gemm_ex.rules.layout import Layout, cost_with, layout_of
 from thunder_gemm_ex.spec import Contraction, Cost, fold_operand
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Prefix:
     """The first views of a chain, folded: the contraction on `source`, cast if `cast` is given, and what that costs."""
 
