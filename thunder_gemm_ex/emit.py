@@ -28,7 +28,7 @@ def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
     trace = from_trace(graph.trace)
     bound: list[BoundSymbol] = []
     casts = defaultdict(list)
-    for cast in graph.casts.values():
+    for cast in graph.casts:
         casts[cast.position].append(cast)
     for position, bsym in enumerate(graph.bsyms):
         matmul = graph.matmuls.get(position)

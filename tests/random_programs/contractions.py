@@ -25,7 +25,7 @@ def _matmul(p):
 
 def _linear(p):
     k, n = _sizes(p, 2)
-    lead = tuple(p.draw(st.lists(SIZES, min_size=1, max_size=3)))
+    lead = tuple(p.draw(st.lists(SIZES, max_size=3)))
     bias = f", {operand(p, (n,), 0)}" if p.draw(st.booleans()) else ""
     return p.line(f"torch.nn.functional.linear({operand(p, (*lead, k))}, {operand(p, (n, k))}{bias})"), None
 

@@ -19,11 +19,23 @@ def under_autocast() -> bool:
     return data is not None and not data.autocast_stack.is_empty()
 
 
+def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
+    """torch.matmul. A vector of one element becomes a matrix first: Thunder's gradient drops its dimension."""
+    vectors = [x.ndim == 1 and x._shape[0] == 1 for x in (input, other)]
+    if not any(vectors) or 0 in (input.ndim, other.ndim):
+        return ltorch.matmul(input, other)
+    a = ltorch.unsqueeze(input, 0) if input.ndim == 1 else input
+    b = ltorch.unsqueeze(other, 1) if other.ndim == 1 else other
+    out = ltorch.matmul(a, b)
+    out = ltorch.squeeze(out, -1) if other.ndim == 1 else out
+    return ltorch.squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out
+
+
 def dot(a: TensorProxy, b: TensorProxy) -> TensorProxy:
     """Autocast leaves eager's dot alone, but not a matmul."""
     if under_autocast():
         raise Unstated
-    return ltorch.matmul(a, b)
+    return matmul(a, b)
 
 
 def _same(a: TensorProxy, **kwargs) -> TensorProxy:
@@ -59,7 +71,7 @@ def _sum(a: TensorProxy, dim=None, keepdim: bool = False, *, dtype=None) -> Tens
 STEPS = {
     _aten.mm.default: ltorch.matmul,
     _aten.bmm.default: ltorch.matmul,
-    _aten.mv.default: ltorch.matmul,
+    _aten.mv.default: matmul,
     _aten.dot.default: dot,
     _aten.mul.Tensor: ltorch.mul,
     _aten.sum.default: _sum,

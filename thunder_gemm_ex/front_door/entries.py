@@ -18,7 +18,7 @@ from thunder.torch.langctx import _method_name_to_fn_map, register_method, regis
 
 from thunder_gemm_ex.front_door import eager as asking
 from thunder_gemm_ex.front_door import statements
-from thunder_gemm_ex.front_door.aten import STEPS
+from thunder_gemm_ex.front_door.aten import STEPS, matmul
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _like(view: Callable) -> Callable:
 
 _F = torch.nn.functional
 ENTRIES = [
-    Entry(torch.matmul, ltorch.matmul, (TensorProxy.__matmul__, torch.linalg.matmul)),
+    Entry(torch.matmul, matmul, (TensorProxy.__matmul__, torch.linalg.matmul)),
     Entry(_F.linear, ltorch.linear),
     Entry(torch.bmm, statements.bmm),
     Entry(torch.mm, statements.mm),

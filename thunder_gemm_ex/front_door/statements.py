@@ -10,6 +10,7 @@ from thunder.core import dtypes
 from thunder.core.proxies import NumberProxy, TensorProxy
 
 from thunder_gemm_ex.front_door.aten import dot as _dot
+from thunder_gemm_ex.front_door.aten import matmul, under_autocast
 from thunder_gemm_ex.front_door.eager import Unstated
 
 
@@ -28,19 +29,14 @@ def mm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
 def bmm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
     """[b, m, k] @ [b, k, n]: unlike matmul, bmm broadcasts nothing."""
     need(input.ndim == 3 and mat2.ndim == 3 and input.shape[0] == mat2.shape[0])
-    return ltorch.bmm(input, mat2) if _plain_bmm() else ltorch.matmul(input, mat2)
-
-
-def _plain_bmm() -> bool:
-    from thunder_gemm_ex.front_door.aten import under_autocast
-
-    return not under_autocast()
+    # Thunder casts a matmul under autocast, but not a bmm.
+    return ltorch.matmul(input, mat2) if under_autocast() else ltorch.bmm(input, mat2)
 
 
 def mv(input: TensorProxy, vec: TensorProxy) -> TensorProxy:
     """[m, k] @ [k]"""
     need(input.ndim == 2 and vec.ndim == 1 and not _complex(input))
-    return ltorch.matmul(input, vec)
+    return matmul(input, vec)
 
 
 def dot(input: TensorProxy, tensor: TensorProxy) -> TensorProxy:
@@ -123,8 +119,6 @@ def _broadcasts(shape, to) -> bool:
 
 
 def _casts(input: TensorProxy) -> bool:
-    from thunder_gemm_ex.front_door.aten import under_autocast
-
     return under_autocast() and dtypes.is_float_dtype(input.dtype)
 
 

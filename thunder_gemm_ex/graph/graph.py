@@ -14,7 +14,7 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.pytree import tree_flatten
 from thunder.core.symbol import BoundSymbol, BoundSymbolTag
-from thunder.core.trace import TraceCtx
+from thunder.core.trace import TraceCtx, tracectx
 from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Scale, Sum, View, read
@@ -38,7 +38,8 @@ class Graph:
         self.returned: set[str] = set()
         # Positions of views that are to be torch's own, whatever a fuser would make of them.
         self.views_of_torch: set[int] = set()
-        self.casts: dict[tuple[str, object, bool], Cast] = {}
+        # Casts that rules put in: `emit` writes each before the operation at its position.
+        self.casts: list[Cast] = []
         self._kinds: dict[int, Kind | None] = {}
         for position, bsym in enumerate(self.bsyms):
             self._index(position, bsym)
@@ -141,11 +142,19 @@ class Graph:
         # Later folds look the tensor up by name: it must be the matmul that they find, not the vanished view.
         self.makers[kind.out.name] = matmul.position
 
-    def cast_before(self, cast: Cast, source: TensorProxy, out: TensorProxy) -> None:
-        """Cast `source` to the dtype of `out` where `cast` stands: `emit` writes it there."""
-        made = Cast(cast.position, source, out)
-        self.casts[source.name, out.dtype, is_backward(self.bsyms[cast.position])] = made
+    def cast_at(self, cast: Cast, source: TensorProxy) -> TensorProxy:
+        """`source` in the dtype of `cast`, from where `cast` stands; one cast serves all that read it later."""
+        backward = is_backward(self.trace.bound_symbols[cast.position])
+        for made in self.casts:
+            same_part = is_backward(self.trace.bound_symbols[made.position]) == backward
+            same = made.source.name == source.name and made.out.dtype == cast.out.dtype
+            if same and same_part and made.position <= cast.position:
+                return made.out
+        with tracectx(self.trace):
+            out = TensorProxy(like=source, dtype=cast.out.dtype)
+        self.casts.append(Cast(cast.position, source, out))
         self.users[source.name].append(cast.position)
+        return out
 
     def _move(self, matmul: Matmul, position: int) -> None:
         old = matmul.position

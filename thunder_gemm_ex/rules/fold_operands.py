@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from thunder.core.proxies import TensorProxy
-from thunder.core.trace import tracectx
 
-from thunder_gemm_ex.graph import Cast, Graph, Matmul, View, is_backward
+from thunder_gemm_ex.graph import Cast, Graph, Matmul, View
 from thunder_gemm_ex.rules.layout import Layout, cost_with, layout_of
 from thunder_gemm_ex.spec import Contraction, Cost, fold_operand
 
@@ -40,7 +39,7 @@ def _fold(graph: Graph, matmul: Matmul, tensor: str, fuel) -> None:
     if best.views and fuel():
         old = getattr(matmul, tensor)
         before, after = (layout_of(graph, p).copied for p in (old, best.source))
-        source = best.source if best.cast is None else _cast(graph, best.cast, best.source)
+        source = best.source if best.cast is None else graph.cast_at(best.cast, best.source)
         graph.move_operand(matmul, tensor, source)
         matmul.spec = best.spec
         matmul.folded += [f"{view.name} of {tensor}" for view in best.views]
@@ -93,14 +92,3 @@ def _only_matmuls_need(graph: Graph, cast: Cast) -> bool:
                 return False
             todo.append(view.out.name)
     return True
-
-
-def _cast(graph: Graph, cast: Cast, source: TensorProxy) -> TensorProxy:
-    """`source` in the dtype of `cast`: what another matmul had cast before, or a new cast where that one stands."""
-    made = graph.casts.get((source.name, cast.out.dtype, is_backward(graph.bsyms[cast.position])))
-    if made is not None and made.position <= cast.position:
-        return made.out
-    with tracectx(graph.trace):
-        out = TensorProxy(like=source, dtype=cast.out.dtype)
-    graph.cast_before(cast, source, out)
-    return out
