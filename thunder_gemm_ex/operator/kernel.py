@@ -1,0 +1,71 @@
+"""The computation itself, below autograd and every transform: fit the spec, pick the site, run it.
+
+`compute` is what the dispatcher calls for real tensors on any device; `shaped` is the same for tensors without data.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from thunder_gemm_ex.engines.aten import NAMES, Terms
+from thunder_gemm_ex.engines.choose import site
+from thunder_gemm_ex.operator.checks import ACTIVATIONS, check_agreement, check_out, expanded
+from thunder_gemm_ex.operator.sizes import resolve
+
+# Made once: a call only picks one. Indexed [alpha given][c given][bias given].
+_TERMS = [[[Terms(alpha, c, bias) for bias in (False, True)] for c in (False, True)] for alpha in (False, True)]
+# Torch's functions that write to `out` themselves, by the expression that the aten engine makes of a spec.
+_WITH_OUT = ("mm(", "bmm(", "matmul(")
+
+
+def compute(a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
+    """`activation(alpha * a b + beta * c + bias)` on real tensors; records nothing for autograd on an engine of our own."""
+    check_agreement(a, b=b, bias=bias, c=c)
+    fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
+    return _run(a, b, fitted, bias, activation, alpha, beta, c)
+
+
+def _run(a, b, fitted, bias, activation, alpha, beta, c) -> torch.Tensor:
+    c = None if c is None or beta == 0 else expanded(c, fitted.shape)
+    terms = _TERMS[alpha != 1][c is not None][bias is not None]
+    out = site(fitted.text, terms)(a, b, bias, c, alpha, beta)
+    function = ACTIVATIONS[activation]
+    return out if function is None else function(out)
+
+
+def compute_into(out, a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
+    """`compute` written to `out`: by torch's own call where one means the spec, else by a copy. Returns `out`."""
+    check_agreement(a, b=b, bias=bias, c=c)
+    fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
+    check_out(out, fitted.shape, a, (a, b, bias, c))
+    found = site(fitted.text, _TERMS[alpha != 1][c is not None and beta != 0][bias is not None])
+    source = None if found.direct is None else found.direct.detail
+    if activation or a.is_cuda or source is None or not source.startswith(_WITH_OUT) or _overlaps(out, a, b):
+        return out.copy_(_run(a, b, fitted, bias, activation, alpha, beta, c))
+    return _into(source)(a, b, out)
+
+
+def _overlaps(out: torch.Tensor, *inputs: torch.Tensor) -> bool:
+    # Torch's products read operands after they have begun to write. The same storage may hold two tensors that do not
+    # meet; then there is one copy too many, and no wrong value.
+    storage = out.untyped_storage().data_ptr()
+    return any(x.untyped_storage().data_ptr() == storage for x in inputs)
+
+
+_INTO: dict = {}
+
+
+def _into(source: str):
+    found = _INTO.get(source)
+    if found is None:
+        found = _INTO[source] = eval(f"lambda a, b, out: {source[:-1]}, out=out)", dict(NAMES))
+    return found
+
+
+def shaped(a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
+    """What `compute` returns, without values: for meta tensors, torch.compile and torch.export."""
+    check_agreement(a, b=b, bias=bias, c=c)
+    fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
+    if c is not None and beta != 0:
+        expanded(c, fitted.shape)
+    return a.new_empty(fitted.shape)
