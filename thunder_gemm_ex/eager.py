@@ -1,4 +1,4 @@
-"""`gx.gemm`: the contraction as a function on tensors. Where the operands need nothing of torch's dispatcher, a direct call."""
+"""`gx.gemm`: the contraction as a function on tensors; a direct call where operands want nothing of the dispatcher."""
 
 from __future__ import annotations
 
@@ -85,11 +85,18 @@ def _operator(a, b, spec, bias, activation, alpha, beta, c, out) -> torch.Tensor
 
 def _direct(a, b, bias, c, out) -> bool:
     """Whether nothing of torch's dispatcher is wanted: plain tensors with data, and no mode, transform or gradient."""
-    tensors = [x for x in (a, b, bias, c, out) if x is not None]
+    if type(a) not in _PLAIN or type(b) not in _PLAIN or a.is_meta:
+        return False
+    for x in (bias, c, out):
+        if x is not None and type(x) not in _PLAIN:
+            return False
+    if torch.is_grad_enabled():
+        if a.requires_grad or b.requires_grad:
+            return False
+        if (bias is not None and bias.requires_grad) or (c is not None and c.requires_grad):
+            return False
     return not (
-        any(type(x) not in _PLAIN or x.is_meta for x in tensors)
-        or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-        or forward_ad._current_level >= 0
+        forward_ad._current_level >= 0
         or torch._C._are_functorch_transforms_active()
         or torch._C._is_any_autocast_enabled()
         or torch._C._len_torch_dispatch_stack()

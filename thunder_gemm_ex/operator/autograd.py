@@ -29,7 +29,7 @@ def kernel(op: torch._ops.OpOverload):
                 return op.redispatch(below, a, b, spec, bias, activation, alpha, beta, c)
         check_kinds(a, b, bias, c)
         check_options(activation, alpha, beta, c)
-        check_agreement(a, b=b, bias=bias, c=c)
+        check_agreement(a, b, bias, c)
         fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
         # With beta=0 the values of c are not read, but its gradient is defined, zeros, as addmm's.
         c = None if c is None else expanded(c, fitted.shape)

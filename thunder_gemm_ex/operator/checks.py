@@ -40,13 +40,14 @@ def check_kinds(a: object, b: object, bias: object, c: object) -> None:
             raise TypeError(f"{name} of shape {tuple(tensor.shape)} is a {tensor.layout} tensor: use to_dense()")
 
 
-def check_agreement(a: torch.Tensor, **others: torch.Tensor | None) -> None:
-    """Raise unless all tensors have the dtype and the device of `a`."""
-    for name, tensor in others.items():
-        if tensor is not None and (tensor.dtype != a.dtype or tensor.device != a.device):
+def check_agreement(a: torch.Tensor, *others: torch.Tensor | None) -> None:
+    """Raise unless all tensors have the dtype and the device of `a`; `others` are b, bias, c and out, in this order."""
+    dtype, device = a.dtype, a.device
+    for i, tensor in enumerate(others):
+        if tensor is not None and (tensor.dtype != dtype or tensor.device != device):
+            name = ("b", "bias", "c", "out")[i]
             raise ValueError(
-                f"{name} is {tensor.dtype} on {tensor.device} and must be as a: {a.dtype} on {a.device}; "
-                "nothing is cast here"
+                f"{name} is {tensor.dtype} on {tensor.device} and must be as a: {dtype} on {device}; nothing is cast here"
             )
 
 
@@ -56,7 +57,7 @@ def check_out(out: object, shape: Sequence[Any], a: torch.Tensor, inputs: Sequen
         raise TypeError(f"out must be a torch.Tensor, was {type(out).__name__}")
     if tuple(out.shape) != tuple(shape):
         raise ValueError(f"out has shape {tuple(out.shape)} and must have the output's shape {tuple(shape)}")
-    check_agreement(a, out=out)
+    check_agreement(a, None, None, None, out)
     tensors = [x for x in (*inputs, out) if isinstance(x, torch.Tensor)]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         raise RuntimeError("out was given, but an argument requires grad: nothing is differentiated through out")

@@ -20,7 +20,7 @@ _WITH_OUT = ("mm(", "bmm(", "matmul(")
 
 def compute(a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
     """`activation(alpha * a b + beta * c + bias)` on real tensors; records nothing for autograd on an engine of our own."""
-    check_agreement(a, b=b, bias=bias, c=c)
+    check_agreement(a, b, bias, c)
     fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
     return _run(a, b, fitted, bias, activation, alpha, beta, c)
 
@@ -35,7 +35,7 @@ def _run(a, b, fitted, bias, activation, alpha, beta, c) -> torch.Tensor:
 
 def compute_into(out, a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
     """`compute` written to `out`: by torch's own call where one means the spec, else by a copy. Returns `out`."""
-    check_agreement(a, b=b, bias=bias, c=c)
+    check_agreement(a, b, bias, c)
     fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
     check_out(out, fitted.shape, a, (a, b, bias, c))
     found = site(fitted.text, _TERMS[alpha != 1][c is not None and beta != 0][bias is not None])
@@ -64,7 +64,7 @@ def _into(source: str):
 
 def shaped(a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
     """What `compute` returns, without values: for meta tensors, torch.compile and torch.export."""
-    check_agreement(a, b=b, bias=bias, c=c)
+    check_agreement(a, b, bias, c)
     fitted = resolve(spec, a.shape, b.shape, None if bias is None else bias.shape)
     if c is not None and beta != 0:
         expanded(c, fitted.shape)

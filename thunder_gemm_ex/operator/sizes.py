@@ -29,10 +29,10 @@ class Resolved:
 
 def resolve(text: str, a: Shape, b: Shape, bias: Shape | None) -> Resolved:
     """Fit the spec to shapes. SpecError names the tensor whose shape does not fit, and what would."""
-    shapes = tuple(a), tuple(b), None if bias is None else tuple(bias)
-    if all(type(size) is int for shape in shapes if shape is not None for size in shape):
-        return _resolve_static(text, *shapes)
-    return _resolve(text, *shapes)
+    try:
+        return _resolve_static(text, a, b, bias)
+    except TypeError:  # a symbolic size has no hash
+        return _resolve(text, tuple(a), tuple(b), None if bias is None else tuple(bias))
 
 
 def _resolve(text: str, a: Shape, b: Shape, bias: Shape | None) -> Resolved:
