@@ -5,14 +5,16 @@ from __future__ import annotations
 import torch
 from torch.autograd import forward_ad
 
-from thunder_gemm_ex.engines.choose import checked_calls
+from thunder_gemm_ex.engines.choose import checked_calls, site
 from thunder_gemm_ex.operator import library
 from thunder_gemm_ex.operator.checks import check_kinds, check_options, check_out
 from thunder_gemm_ex.operator.kernel import compute, compute_into
+from thunder_gemm_ex.operator.labels import pattern_of
 
 _STRIDED = torch.strided
 _UNKNOWN = (None, None, None)
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_seen: set[str] = set()
 _compiling = torch.compiler.is_dynamo_compiling
 
 
@@ -57,7 +59,8 @@ def gemm(
         return _operator(a, b, spec, bias, activation, alpha, beta, c, out)
     # For small operands the checks that follow, one by one, take several times as long as the product. Where one torch
     # call means the spec and finds nothing wrong, nothing is; where anything is amiss, the long way says what.
-    if bias is None and c is None and activation is None and out is None and alpha == 1 and beta == 0:
+    bare = bias is None and c is None and activation is None and out is None and alpha == 1 and beta == 0
+    if bare:
         if type(spec) is str and type(a) in _PLAIN and type(b) in _PLAIN:
             call, a_rank, b_rank = checked_calls.get(spec, _UNKNOWN)
             if a_rank == a.ndim and b_rank == b.ndim and a.is_cpu and b.is_cpu:
@@ -68,6 +71,11 @@ def gemm(
                         pass
     check_kinds(a, b, bias, c)
     check_options(activation, alpha, beta, c)
+    if bare and type(spec) is str and spec not in _seen and pattern_of(spec).bias is None:
+        # The first call of a spec finds out whether one torch call means it, and goes the way of all later ones.
+        site(spec)
+        _seen.add(spec)
+        return gemm(a, b, spec)
     if not _direct(a, b, bias, c, out):
         return _operator(a, b, spec, bias, activation, alpha, beta, c, out)
     if out is None:

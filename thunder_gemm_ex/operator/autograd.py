@@ -14,8 +14,8 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled, unpack_dual
 
 from thunder_gemm_ex.operator.checks import ACTIVATIONS, check_agreement, check_kinds, check_options, expanded
-from thunder_gemm_ex.operator.labels import gradient_dims, pattern_of, write
-from thunder_gemm_ex.operator.sizes import resolve, spread_to, stated_sizes, summed_to
+from thunder_gemm_ex.operator.labels import pattern_of
+from thunder_gemm_ex.operator.sizes import gradient_text, product_text, resolve, spread_to, summed_to
 
 
 def kernel(op: torch._ops.OpOverload):
@@ -111,17 +111,10 @@ def _gradients(op: torch._ops.OpOverload, ctx: Any, grad: torch.Tensor) -> tuple
     )
 
 
-def gradient_text(fitted: Any, operand: str) -> str:
-    """The spec that gives the gradient of `operand`, with the sizes stated that its shapes do not tell."""
-    a, b, out, untold = gradient_dims(fitted.text, operand)
-    return write(a, b, out, None, stated_sizes(untold, (a, b), fitted.sizes))
-
-
 def _tangent(op: torch._ops.OpOverload, ctx: Any, da, db, dbias, dc) -> torch.Tensor:
     """The product rule: alpha * (da b + a db) + beta * dc + dbias, of what has a tangent."""
     a, b = ctx.saved_tensors
     fitted, pattern = ctx.fitted, pattern_of(ctx.fitted.text)
-    bare = write(pattern.a, pattern.b, pattern.out, None, dict(pattern.stated))
     total = None if dc is None else _scaled(dc, ctx.beta)
     if dbias is not None:
         spread = spread_to(dbias, pattern.bias, pattern.out, fitted.sizes)
@@ -130,7 +123,7 @@ def _tangent(op: torch._ops.OpOverload, ctx: Any, da, db, dbias, dc) -> torch.Te
     for x, y in ((da, b), (a, db)):
         if x is not None and y is not None:
             scale = () if total is None else (1, total)
-            total = op(x, y, bare, None, None, ctx.alpha, *scale)
+            total = op(x, y, product_text(fitted), None, None, ctx.alpha, *scale)
     return total
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from thunder_gemm_ex.operator.checks import ACTIVATIONS
-from thunder_gemm_ex.operator.labels import batched, pattern_of, untold, write
-from thunder_gemm_ex.operator.sizes import Resolved, resolve, spread_to, stated_sizes
+from thunder_gemm_ex.operator.labels import batched, pattern_of
+from thunder_gemm_ex.operator.sizes import Resolved, product_text, resolve, spread_to
 
 
 def rule(op: torch._ops.OpOverload):
@@ -44,9 +44,7 @@ def _aligned(c: torch.Tensor, where: int | None, rank: int, out_dim: int) -> tor
 
 def _terms_batched(op, size, where, fitted: Resolved, a, b, bias, activation, alpha, beta, c) -> torch.Tensor:
     """Only the bias or c has a batch: the product is one for all, and is computed once."""
-    p = pattern_of(fitted.text)
-    text = write(p.a, p.b, p.out, None, stated_sizes(untold(p.a, p.b), (p.a, p.b), fitted.sizes))
-    out = op(a, b, text, None, None, alpha).unsqueeze(0)
+    out = op(a, b, product_text(fitted), None, None, alpha).unsqueeze(0)
     if c is not None and beta != 0:
         out = out + beta * _aligned(c, where["c"], len(fitted.shape), 0)
     if bias is not None:

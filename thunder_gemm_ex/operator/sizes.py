@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from thunder_gemm_ex.operator.labels import Dims, label_bias, names_of, pattern_of
+from thunder_gemm_ex.operator.labels import Dims, gradient_dims, label_bias, names_of, pattern_of, untold, write
 from thunder_gemm_ex.spec import Pattern, SpecError
 
 Shape = Sequence[Any]  # of int or torch.SymInt
@@ -118,12 +118,24 @@ def _solve(pattern: Pattern, name: str, dim: Sequence[str], size: Any, sizes: di
     return True
 
 
-def stated_sizes(untold: Sequence[str], dims: Sequence[Dims], sizes: Mapping[str, Any]) -> dict[str, int]:
+def stated_sizes(missing: Sequence[str], dims: Sequence[Dims], sizes: Mapping[str, Any]) -> dict[str, int]:
     """What a derived text has to state: labels that its shapes do not tell, and those beside a size of 0."""
     # With a label of size 0 in it a joined dimension tells nothing of its other labels.
     joined = [dim for tensor in dims for dim in tensor if len(dim) > 1]
     empty = [n for dim in joined if any(type(sizes[x]) is int and sizes[x] == 0 for x in dim) for n in dim]
-    return {name: int(sizes[name]) for name in dict.fromkeys([*untold, *empty])}
+    return {name: int(sizes[name]) for name in dict.fromkeys([*missing, *empty])}
+
+
+def product_text(fitted: Resolved) -> str:
+    """The spec without its bias, with the sizes stated that only the bias told."""
+    p = pattern_of(fitted.text)
+    return write(p.a, p.b, p.out, None, stated_sizes(untold(p.a, p.b), (p.a, p.b), fitted.sizes))
+
+
+def gradient_text(fitted: Resolved, operand: str) -> str:
+    """The spec that gives the gradient of `operand`, with the sizes stated that its shapes do not tell."""
+    a, b, out, missing = gradient_dims(fitted.text, operand)
+    return write(a, b, out, None, stated_sizes(missing, (a, b), fitted.sizes))
 
 
 def summed_to(x: torch.Tensor, dims: Dims, wanted: Dims, sizes: Mapping[str, Any]) -> torch.Tensor:
