@@ -88,7 +88,9 @@ def _function(op: torch._ops.OpOverload) -> Any:
 
         @staticmethod
         def jvp(ctx, _, a, b, bias, c, *rest):
-            return _tangent(op, ctx, a, b, bias, c)
+            # Forward mode is off here as well, and a tangent may have one of its own, of an outer jvp.
+            with _set_fwd_grad_enabled(True):
+                return _tangent(op, ctx, a, b, bias, c)
 
     return Gemm
 
@@ -113,7 +115,7 @@ def _gradients(op: torch._ops.OpOverload, ctx: Any, grad: torch.Tensor) -> tuple
 
 def _tangent(op: torch._ops.OpOverload, ctx: Any, da, db, dbias, dc) -> torch.Tensor:
     """The product rule: alpha * (da b + a db) + beta * dc + dbias, of what has a tangent."""
-    a, b = ctx.saved_tensors
+    a, b = (unpack_dual(x).primal for x in ctx.saved_tensors)
     fitted, pattern = ctx.fitted, pattern_of(ctx.fitted.text)
     total = None if dc is None else _scaled(dc, ctx.beta)
     if dbias is not None:
