@@ -145,13 +145,18 @@ def summed_to(x: torch.Tensor, dims: Dims, wanted: Dims, sizes: Mapping[str, Any
     x = x.reshape([sizes[name] for name in labels])
     x = x.sum(gone) if gone else x
     left = [name for name in labels if name in kept]
-    return x.permute([left.index(name) for name in kept]).reshape(shape_of(wanted, sizes))
+    return _permuted(x, [left.index(name) for name in kept]).reshape(shape_of(wanted, sizes))
 
 
 def spread_to(x: torch.Tensor, dims: Dims, wanted: Dims, sizes: Mapping[str, Any]) -> torch.Tensor:
     """`x`, labelled `dims`, repeated over the labels of `wanted` that it lacks, with the dimensions `wanted`: a bias."""
     mine, labels = names_of(dims), names_of(wanted)
     x = x.reshape([sizes[name] for name in mine])
-    x = x.permute([mine.index(name) for name in labels if name in mine])
+    x = _permuted(x, [mine.index(name) for name in labels if name in mine])
     x = x.reshape([sizes[name] if name in mine else 1 for name in labels])
     return x.expand([sizes[name] for name in labels]).reshape(shape_of(wanted, sizes))
+
+
+def _permuted(x: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    # A permute that moves nothing would stand in every compiled graph.
+    return x if list(order) == sorted(order) else x.permute(list(order))
