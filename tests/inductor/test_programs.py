@@ -78,8 +78,8 @@ def test_programs(name, grad, hook):
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "training"])
-def test_a_program_without_a_product_is_left_alone(grad):
-    """Of Mistral's RoPE Inductor makes a multiply (K=1) before any hook: nothing to fold, and not a bit differs."""
+def test_mistral_rope(grad):
+    """In bfloat16 Inductor's fused regions round elsewhere than eager: the pass must not change a bit of what they give."""
     module, counting = load("mistral_rope"), Counting()
     inputs, found = module.inputs(seq=3, requires_grad=grad), []
     for hook in (None, counting):
@@ -87,8 +87,8 @@ def test_a_program_without_a_product_is_left_alone(grad):
         with config.patch({"joint_custom_post_pass": hook, "force_disable_caches": True}):
             found.append(results(torch.compile(module.program()), leaves(inputs), grad))
     assert all(torch.equal(x, y) for kind in (0, 1) for x, y in zip(found[0][kind], found[1][kind]))
-    assert (counting.gemms, counting.after) == (0, counting.before)
-    assert counting.before > 0
+    assert counting.gemms == 1
+    assert counting.after < counting.before
 
 
 def test_training_keeps_a_permuted_operand_as_it_is_stored():
