@@ -18,6 +18,7 @@ from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.emit import emit
 from thunder_gemm_ex.front_door import open_front_door
 from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.operator.trace import open_eager_door
 from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
@@ -95,3 +96,4 @@ gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
 open_front_door(gemm_ex)
+open_eager_door(gemm_ex, gemm)
