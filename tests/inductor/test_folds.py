@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import thunder_gemm_ex as gx
 from tests.inductor.graphs import count_views, folded, specs, targets, traced
 from thunder_gemm_ex.inductor import inductor_pass
 
@@ -158,3 +159,7 @@ def test_every_decision_is_logged(caplog):
 def test_the_pass_has_a_key_for_inductors_cache():
     assert inductor_pass.uuid() == inductor_pass.uuid()
     assert isinstance(inductor_pass.uuid(), bytes)
+
+
+def test_the_package_offers_the_pass():
+    assert gx.inductor_pass is inductor_pass

@@ -118,3 +118,8 @@ def test_thunderfx():
     out = thunderfx(fn, executors=gx.executors())(a, b)
     torch.testing.assert_close(out, fn(a, b))
     torch.testing.assert_close(torch.autograd.grad(out.sum(), (a, b)), torch.autograd.grad(fn(a, b).sum(), (a, b)))
+
+
+def test_every_way_to_call_it_is_recorded_as_the_symbol():
+    for function in (gx.gemm, op, op.default):
+        assert function in gx.gemm_ex._lookasides

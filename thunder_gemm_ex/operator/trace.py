@@ -5,6 +5,8 @@ Called once by the executor, which owns the symbol. Gradients are the symbol aga
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import thunder.torch as ltorch
 from thunder.core import dtypes
 from thunder.core.compile_data import get_compile_data
@@ -24,13 +26,19 @@ from thunder_gemm_ex.operator.sizes import Resolved, gradient_text, resolve, sha
 from thunder_gemm_ex.spec import SpecError
 
 
-def open_eager_door(executor: Executor, symbol: Symbol) -> None:
-    """Let programs compiled with `executor` call `gx.gemm` and `torch.ops.thunder_gemm_ex.gemm`, which become `symbol`."""
-    enter = record_source_loc_in_symbol_header(_entry(symbol))
-    for function in (eager_gemm, dispatcher_gemm.overloadpacket, dispatcher_gemm):
-        executor._lookasides[function] = enter
+def open_eager_door(executor: Executor, symbol: Symbol) -> dict[Callable, Callable]:
+    """Let programs compiled with `executor` call `gx.gemm` and `torch.ops.thunder_gemm_ex.gemm`, which become `symbol`.
+
+    Returns what each of these functions is recorded as, for ThunderFX's splitter, which has to know it too.
+    """
+    enter = _entry(symbol)
+    recorded = record_source_loc_in_symbol_header(enter)
+    functions = (eager_gemm, dispatcher_gemm.overloadpacket, dispatcher_gemm)
+    for function in functions:
+        executor._lookasides[function] = recorded
     register_grad(symbol.id, _gradient(symbol))
     register_autocast_rule(symbol.id)(_autocast(symbol))
+    return dict.fromkeys(functions, enter)
 
 
 def _entry(symbol: Symbol):
