@@ -12,8 +12,8 @@ from thunder_gemm_ex.operator.kernel import compute, compute_into
 from thunder_gemm_ex.operator.labels import pattern_of
 
 _STRIDED = torch.strided
-_UNKNOWN = (None, None, None)
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_PLAIN = frozenset({_Tensor, _Parameter})
 _seen: set[str] = set()
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -61,14 +61,15 @@ def gemm(
     # call means the spec and finds nothing wrong, nothing is; where anything is amiss, the long way says what.
     bare = bias is None and c is None and activation is None and out is None and alpha == 1 and beta == 0
     if bare:
-        if type(spec) is str and type(a) in _PLAIN and type(b) in _PLAIN:
-            call, a_rank, b_rank = checked_calls.get(spec, _UNKNOWN)
-            if a_rank == a.ndim and b_rank == b.ndim and a.is_cpu and b.is_cpu:
-                if a.layout is _STRIDED and b.layout is _STRIDED:
-                    try:
+        kind, other = type(a), type(b)
+        if (kind is _Tensor or kind is _Parameter) and (other is _Tensor or other is _Parameter):
+            try:
+                call, a_rank, b_rank = checked_calls[spec]
+                if a.is_cpu and b.is_cpu and a.ndim == a_rank and b.ndim == b_rank:
+                    if a.layout is _STRIDED and b.layout is _STRIDED:
                         return call(a, b)
-                    except RuntimeError:
-                        pass
+            except (KeyError, TypeError, RuntimeError):  # unknown spec, a spec that is no string, sizes that do not fit
+                pass
     check_kinds(a, b, bias, c)
     check_options(activation, alpha, beta, c)
     if bare and type(spec) is str and spec not in _seen and pattern_of(spec).bias is None:
