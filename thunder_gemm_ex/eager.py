@@ -8,12 +8,11 @@ from torch.autograd import forward_ad
 from thunder_gemm_ex.engines.choose import checked_calls, site
 from thunder_gemm_ex.operator import library
 from thunder_gemm_ex.operator.checks import check_kinds, check_options, check_out
-from thunder_gemm_ex.operator.kernel import compute, compute_into
+from thunder_gemm_ex.operator.kernel import compute, compute_into, runs_here
 from thunder_gemm_ex.operator.labels import pattern_of
 
 _STRIDED = torch.strided
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
-_PLAIN = frozenset({_Tensor, _Parameter})
 _seen: set[str] = set()
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -93,20 +92,12 @@ def _operator(a, b, spec, bias, activation, alpha, beta, c, out) -> torch.Tensor
 
 
 def _direct(a, b, bias, c, out) -> bool:
-    """Whether nothing of torch's dispatcher is wanted: plain tensors with data, and no mode, transform or gradient."""
-    if type(a) not in _PLAIN or type(b) not in _PLAIN or a.is_meta:
-        return False
-    for x in (bias, c, out):
-        if x is not None and type(x) not in _PLAIN:
-            return False
+    """Whether nothing of torch's dispatcher is wanted: no gradient or tangent, no cast, and nothing between."""
     if torch.is_grad_enabled():
         if a.requires_grad or b.requires_grad:
             return False
         if (bias is not None and bias.requires_grad) or (c is not None and c.requires_grad):
             return False
-    return not (
-        forward_ad._current_level >= 0
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._is_any_autocast_enabled()
-        or torch._C._len_torch_dispatch_stack()
-    )
+    if forward_ad._current_level >= 0 or torch._C._is_any_autocast_enabled():
+        return False
+    return runs_here(a, b, bias, c, out)

@@ -14,6 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled, unpack_dual
 
 from thunder_gemm_ex.operator.checks import ACTIVATIONS, check_agreement, check_kinds, check_options, expanded
+from thunder_gemm_ex.operator.kernel import compute, runs_here
 from thunder_gemm_ex.operator.labels import pattern_of
 from thunder_gemm_ex.operator.sizes import gradient_text, product_text, resolve, spread_to, summed_to
 
@@ -24,9 +25,7 @@ def kernel(op: torch._ops.OpOverload):
 
     def differentiable(keyset, a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None):
         if not _recorded(a, b, bias, c):
-            with torch._C._AutoDispatchBelowAutograd():
-                below = keyset & torch._C._after_autograd_keyset
-                return op.redispatch(below, a, b, spec, bias, activation, alpha, beta, c)
+            return _below(op, keyset, a, b, spec, bias, activation, alpha, beta, c)
         check_kinds(a, b, bias, c)
         check_options(activation, alpha, beta, c)
         check_agreement(a, b, bias, c)
@@ -38,6 +37,16 @@ def kernel(op: torch._ops.OpOverload):
         return out if activation is None else ACTIVATIONS[activation](out)
 
     return differentiable
+
+
+def _below(op, keyset, a, b, spec, bias, activation, alpha, beta, c) -> torch.Tensor:
+    """What lies under autograd: the next level of a transform, a mode, or the computation itself, which is then called."""
+    with torch._C._AutoDispatchBelowAutograd():
+        if runs_here(a, b, bias, c):
+            check_kinds(a, b, bias, c)
+            check_options(activation, alpha, beta, c)
+            return compute(a, b, spec, bias, activation, alpha, beta, c)
+        return op.redispatch(keyset & torch._C._after_autograd_keyset, a, b, spec, bias, activation, alpha, beta, c)
 
 
 def writing_kernel(op: torch._ops.OpOverload):
@@ -69,9 +78,8 @@ def _function(op: torch._ops.OpOverload) -> Any:
         @staticmethod
         def forward(keyset, a, b, bias, c, fitted, alpha, beta):
             # apply() turned both modes off, but under nested transforms the next level below records its own.
-            with torch.enable_grad(), _set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowAutograd():
-                below = keyset & torch._C._after_autograd_keyset
-                return op.redispatch(below, a, b, fitted.text, bias, None, alpha, beta, c)
+            with torch.enable_grad(), _set_fwd_grad_enabled(True):
+                return _below(op, keyset, a, b, fitted.text, bias, None, alpha, beta, c)
 
         @staticmethod
         def setup_context(ctx, inputs, output):

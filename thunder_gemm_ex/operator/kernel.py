@@ -18,6 +18,19 @@ _TERMS = [[[Terms(alpha, c, bias) for bias in (False, True)] for c in (False, Tr
 _WITH_OUT = ("mm(", "bmm(", "matmul(")
 
 
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def runs_here(a, b, bias=None, c=None, out=None) -> bool:
+    """Whether nothing stands between these tensors and `compute`: plain tensors with data, no mode and no transform."""
+    if type(a) not in _PLAIN or type(b) not in _PLAIN or a.is_meta:
+        return False
+    for x in (bias, c, out):
+        if x is not None and type(x) not in _PLAIN:
+            return False
+    return not (torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack())
+
+
 def compute(a, b, spec, bias=None, activation=None, alpha=1, beta=0, c=None) -> torch.Tensor:
     """`activation(alpha * a b + beta * c + bias)` on real tensors; records nothing for autograd on an engine of our own."""
     check_agreement(a, b, bias, c)
