@@ -15,10 +15,10 @@ from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
 from thunder_gemm_ex import report
 from thunder_gemm_ex._version import __version__
+from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import emit
 from thunder_gemm_ex.front_door import open_front_door
 from thunder_gemm_ex.graph import Graph
-from thunder_gemm_ex.operator.trace import open_eager_door
 from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
