@@ -66,7 +66,7 @@ def gemm(
                 call, a_rank, b_rank = checked_calls[spec]
                 if a.is_cpu and b.is_cpu and a.ndim == a_rank and b.ndim == b_rank:
                     if a.layout is _STRIDED and b.layout is _STRIDED:
-                        return call(a, b)
+                        return call(a, b)  # type: ignore[no-any-return]
             except (KeyError, TypeError, RuntimeError):  # unknown spec, a spec that is no string, sizes that do not fit
                 pass
     check_kinds(a, b, bias, c)
@@ -83,15 +83,32 @@ def gemm(
     return compute_into(out, a, b, spec, bias, activation, alpha, beta, c)
 
 
-def _operator(a, b, spec, bias, activation, alpha, beta, c, out) -> torch.Tensor:
+def _operator(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    alpha: float,
+    beta: float,
+    c: torch.Tensor | None,
+    out: torch.Tensor | None,
+) -> torch.Tensor:
     if out is None:
-        return library.gemm(a, b, spec, bias, activation, alpha, beta, c)
+        result: torch.Tensor = library.gemm(a, b, spec, bias, activation, alpha, beta, c)
+        return result
     check_out(out, out.shape if isinstance(out, torch.Tensor) else (), a, (a, b, bias, c))
     library.gemm_out(out, a, b, spec, bias, activation, alpha, beta, c)
     return out
 
 
-def _direct(a, b, bias, c, out) -> bool:
+def _direct(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    c: torch.Tensor | None,
+    out: torch.Tensor | None,
+) -> bool:
     """Whether nothing of torch's dispatcher is wanted: no gradient or tangent, no cast, and nothing between."""
     if torch.is_grad_enabled():
         if a.requires_grad or b.requires_grad:

@@ -39,7 +39,7 @@ class InductorPass(CustomGraphPass):
             if product.folded:
                 rewrite(graph, product)
         graph.eliminate_dead_code()
-        graph.lint()
+        graph.lint()  # type: ignore[no-untyped-call]
 
     def uuid(self) -> Any:
         """Inductor's cache key for this pass: what its code and the spec engine's say."""

@@ -11,7 +11,7 @@ import dataclasses
 import torch
 
 from thunder_gemm_ex.inductor.products import Product
-from thunder_gemm_ex.inductor.views import View, tensor_of, view_at
+from thunder_gemm_ex.inductor.views import View, known, view_at
 from thunder_gemm_ex.spec import Contraction, Cost, cost, fold_operand, fold_result
 from thunder_gemm_ex.spec.cost import from_dims
 
@@ -59,7 +59,8 @@ def _chain_above(node: torch.fx.Node, written: frozenset[torch.fx.Node]) -> list
 
 def _operand_prefixes(product: Product, operand: str, chain: list[View]) -> tuple[list[_Prefix], str]:
     """Every prefix of the chain above an operand that can be folded, and why the chain ends if not at its base."""
-    spec, found = product.spec, []
+    spec = product.spec
+    found: list[_Prefix] = []
     copies = _own_copies(chain)
     for length in range(len(chain) + 1):
         end = chain[length - 1].source if length else getattr(product, operand)
@@ -86,7 +87,9 @@ def _own_copies(chain: list[View]) -> list[int]:
 def _fold_result(product: Product) -> None:
     if product.c is not None:
         return  # c is added in the output's order: with another order it would need the opposite view
-    views, found, refused = [], None, ""
+    views: list[View] = []
+    found: tuple[Contraction, torch.fx.Node, list[View]] | None = None
+    refused = ""
     spec, node = product.spec, product.out
     while (view := _only_user(node, product.written)) is not None:
         folded = fold_result(spec, view.steps)
@@ -94,7 +97,7 @@ def _fold_result(product: Product) -> None:
             refused = f"{view.name} below stays: it cannot be stated in labels"
             break
         spec, node, views = folded, view.node, [*views, view]
-        if not tensor_of(node).is_contiguous():
+        if not known(node).is_contiguous():
             refused = f"{view.name} below stays: its strides are not those that a product writes"
             continue
         before = _cost(product.spec, product.a, product.b, sum(v.copies for v in views))
@@ -118,5 +121,5 @@ def _only_user(node: torch.fx.Node, written: frozenset[torch.fx.Node]) -> View |
 
 def _cost(spec: Contraction, a: torch.fx.Node, b: torch.fx.Node, copies: int) -> Cost:
     """The cost of a contraction on these nodes with the strides that they have, and `copies` made around it."""
-    strides = [from_dims(spec, dims, tensor_of(node).stride()) for dims, node in ((spec.a, a), (spec.b, b))]
+    strides = [from_dims(spec, dims, known(node).stride()) for dims, node in ((spec.a, a), (spec.b, b))]
     return cost(spec, *strides, copies=copies)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from thunder_gemm_ex.inductor.views import tensor_of
+from thunder_gemm_ex.inductor.views import known, tensor_of
 from thunder_gemm_ex.spec import Contraction, plain, print_spec
 
 aten = torch.ops.aten
@@ -55,8 +56,8 @@ def find_products(graph: torch.fx.Graph) -> Iterator[Product]:
             yield product
 
 
-def _product(node: torch.fx.Node, a: torch.fx.Node, b: torch.fx.Node) -> Product | None:
-    x, y, out = tensor_of(a), tensor_of(b), tensor_of(node)
+def _product(node: torch.fx.Node, a: Any, b: Any) -> Product | None:
+    x, y, out = tensor_of(a), tensor_of(b), known(node)
     # mm of integers or with an out_dtype stays: the operator has neither a promise nor an argument for them.
     if x is None or y is None or not (x.dtype == y.dtype == out.dtype) or not x.dtype.is_floating_point:
         return None
@@ -64,18 +65,19 @@ def _product(node: torch.fx.Node, a: torch.fx.Node, b: torch.fx.Node) -> Product
 
 
 def _adding(node: torch.fx.Node) -> Product | None:
-    product = _product(node, node.args[1], node.args[2])
-    added = tensor_of(node.args[0])
-    if product is None or added is None or added.dtype != tensor_of(node).dtype or len(node.args) > 3:
+    first: Any = node.args[0]
+    product, added = _product(node, *node.args[1:3]), tensor_of(first)
+    if product is None or added is None or added.dtype != known(node).dtype or len(node.args) > 3:
         return None
-    product.alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
+    terms: dict[str, Any] = {"alpha": 1, "beta": 1} | node.kwargs
+    product.alpha, beta = terms["alpha"], terms["beta"]
     if beta == 0:
         return product
     n = product.spec.out[-1]
     if beta == 1 and added.dim() == 1 and tuple(added.shape) == tuple(product.spec.shape((n,))):
-        product.bias, product.spec = node.args[0], dataclasses.replace(product.spec, bias=(n,))
+        product.bias, product.spec = first, dataclasses.replace(product.spec, bias=(n,))
     else:
-        product.c, product.beta = node.args[0], beta
+        product.c, product.beta = first, beta
     return product
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from thunder_gemm_ex.inductor.products import Product
-from thunder_gemm_ex.inductor.views import tensor_of
+from thunder_gemm_ex.inductor.views import known
 from thunder_gemm_ex.spec import print_spec
 
 
 def rewrite(graph: torch.fx.Graph, product: Product) -> None:
     """Put the product into the graph; the nodes that nobody uses any more fall to dead code elimination."""
-    old, value = product.out, tensor_of(product.out)
+    old, value = product.out, known(product.out)
     # A wrong shape here would be accepted in silence by everything downstream.
     assert product.spec.shape(product.spec.out) == tuple(value.shape), (str(product), value.shape)
     arguments = (
@@ -31,7 +33,7 @@ def rewrite(graph: torch.fx.Graph, product: Product) -> None:
     old.replace_all_uses_with(new)
 
 
-def _without_defaults(arguments: tuple) -> tuple:
+def _without_defaults(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     defaults = (None, None, None, None, None, 1, 0, None)
     last = max(
         i for i, (value, default) in enumerate(zip(arguments, defaults)) if value is not default and value != default

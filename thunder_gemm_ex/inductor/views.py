@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 
@@ -47,6 +48,13 @@ def tensor_of(node: object) -> torch.Tensor | None:
     return value if known else None
 
 
+def known(node: torch.fx.Node) -> torch.Tensor:
+    """What a node of a product or of a view makes, of which `tensor_of` has said that it is plain."""
+    value = tensor_of(node)
+    assert value is not None, node
+    return value
+
+
 def view_at(node: torch.fx.Node) -> View | None:
     """The node as a view of its first argument, if it is one."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], torch.fx.Node):
@@ -64,13 +72,14 @@ def _steps(node: torch.fx.Node, source: torch.Tensor, out: torch.Tensor) -> tupl
     if node.target in _IDENTITIES:
         return ()
     rank = source.dim()
+    arguments: tuple[Any, ...] = node.args
     if node.target is aten.permute.default:
-        return (Permute(tuple(d % rank for d in node.args[1])),)
+        return (Permute(tuple(d % rank for d in arguments[1])),)
     if node.target is aten.t.default:
         return (Permute((1, 0)),) if rank == 2 else ()
     if node.target is aten.transpose.int:
         order = list(range(rank))
-        i, j = (d % rank for d in node.args[1:3])
+        i, j = (d % rank for d in arguments[1:3])
         order[i], order[j] = order[j], order[i]
         return (Permute(tuple(order)),)
     if node.target is aten.expand.default:

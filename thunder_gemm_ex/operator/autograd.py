@@ -7,23 +7,34 @@ is the product rule. The derivative of an activation is torch's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.forward_ad import _set_fwd_grad_enabled, unpack_dual
 
-from thunder_gemm_ex.operator.checks import ACTIVATIONS, check_agreement, check_kinds, check_options, expanded
+from thunder_gemm_ex.operator.checks import activated, check_agreement, check_kinds, check_options, expanded
 from thunder_gemm_ex.operator.kernel import compute, runs_here
-from thunder_gemm_ex.operator.labels import pattern_of
+from thunder_gemm_ex.operator.labels import bias_of, pattern_of
 from thunder_gemm_ex.operator.sizes import gradient_text, product_text, resolve, spread_to, summed_to
 
 
-def kernel(op: torch._ops.OpOverload):
+def kernel(op: torch._ops.OpOverload) -> Callable[..., torch.Tensor]:
     """The Autograd entry of `op`."""
     function = _function(op)
 
-    def differentiable(keyset, a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None):
+    def differentiable(
+        keyset: torch._C.DispatchKeySet,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        spec: str = "m k, k n -> m n",
+        bias: torch.Tensor | None = None,
+        activation: str | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        c: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         if not _recorded(a, b, bias, c):
             return _below(op, keyset, a, b, spec, bias, activation, alpha, beta, c)
         check_kinds(a, b, bias, c)
@@ -34,25 +45,38 @@ def kernel(op: torch._ops.OpOverload):
         c = None if c is None else expanded(c, fitted.shape)
         with enable_single_level_autograd_function():
             out = function.apply(keyset, a, b, bias, c, fitted, alpha, beta)
-        return out if activation is None else ACTIVATIONS[activation](out)
+        return activated(out, activation)
 
     return differentiable
 
 
-def _below(op, keyset, a, b, spec, bias, activation, alpha, beta, c) -> torch.Tensor:
+def _below(
+    op: torch._ops.OpOverload,
+    keyset: torch._C.DispatchKeySet,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    alpha: float,
+    beta: float,
+    c: torch.Tensor | None,
+) -> torch.Tensor:
     """What lies under autograd: the next level of a transform, a mode, or the computation itself, which is then called."""
     with torch._C._AutoDispatchBelowAutograd():
         if runs_here(a, b, bias, c):
             check_kinds(a, b, bias, c)
             check_options(activation, alpha, beta, c)
             return compute(a, b, spec, bias, activation, alpha, beta, c)
-        return op.redispatch(keyset & torch._C._after_autograd_keyset, a, b, spec, bias, activation, alpha, beta, c)
+        below = keyset & torch._C._after_autograd_keyset
+        out: torch.Tensor = op.redispatch(below, a, b, spec, bias, activation, alpha, beta, c)
+        return out
 
 
-def writing_kernel(op: torch._ops.OpOverload):
+def writing_kernel(op: torch._ops.OpOverload) -> Callable[..., None]:
     """The ADInplaceOrView entry of `op`, which writes to its first argument: autograd must see that it changed."""
 
-    def writing(keyset, out, *args):
+    def writing(keyset: torch._C.DispatchKeySet, out: torch.Tensor, *args: Any) -> None:
         with torch._C._AutoDispatchBelowADInplaceOrView():
             op.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, out, *args)
         torch.autograd.graph.increment_version(out)
@@ -76,26 +100,28 @@ def _function(op: torch._ops.OpOverload) -> Any:
 
     class Gemm(torch.autograd.function._SingleLevelFunction):
         @staticmethod
-        def forward(keyset, a, b, bias, c, fitted, alpha, beta):
+        def forward(*inputs: Any) -> torch.Tensor:
+            keyset, a, b, bias, c, fitted, alpha, beta = inputs
             # apply() turned both modes off, but under nested transforms the next level below records its own.
             with torch.enable_grad(), _set_fwd_grad_enabled(True):
                 return _below(op, keyset, a, b, fitted.text, bias, None, alpha, beta, c)
 
         @staticmethod
-        def setup_context(ctx, inputs, output):
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
             _, a, b, _, _, ctx.fitted, ctx.alpha, ctx.beta = inputs
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(a, b)
             ctx.save_for_forward(a, b)
 
         @staticmethod
-        def backward(ctx, grad):
+        def backward(ctx: Any, grad: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
             if grad is None:
                 return (None,) * 8
             return (None, *_gradients(op, ctx, grad), None, None, None)
 
         @staticmethod
-        def jvp(ctx, _, a, b, bias, c, *rest):
+        def jvp(ctx: Any, *tangents: Any) -> torch.Tensor:
+            _, a, b, bias, c, *_ = tangents
             # Forward mode is off here as well, and a tangent may have one of its own, of an outer jvp.
             with _set_fwd_grad_enabled(True):
                 return _tangent(op, ctx, a, b, bias, c)
@@ -111,29 +137,38 @@ def _gradients(op: torch._ops.OpOverload, ctx: Any, grad: torch.Tensor) -> tuple
 
     def product(operand: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         text = gradient_text(fitted, operand)
-        return op(x, y, text, None, None, ctx.alpha)
+        out: torch.Tensor = op(x, y, text, None, None, ctx.alpha)
+        return out
 
     return (
         product("a", grad, _conj(b)) if wants_a else None,
         product("b", _conj(a), grad) if wants_b else None,
-        summed_to(grad, pattern.out, pattern.bias, fitted.sizes) if wants_bias else None,
+        summed_to(grad, pattern.out, bias_of(pattern), fitted.sizes) if wants_bias else None,
         _scaled(grad, ctx.beta) if wants_c else None,
     )
 
 
-def _tangent(op: torch._ops.OpOverload, ctx: Any, da, db, dbias, dc) -> torch.Tensor:
+def _tangent(
+    op: torch._ops.OpOverload,
+    ctx: Any,
+    da: torch.Tensor | None,
+    db: torch.Tensor | None,
+    dbias: torch.Tensor | None,
+    dc: torch.Tensor | None,
+) -> torch.Tensor:
     """The product rule: alpha * (da b + a db) + beta * dc + dbias, of what has a tangent."""
     a, b = (unpack_dual(x).primal for x in ctx.saved_tensors)
     fitted, pattern = ctx.fitted, pattern_of(ctx.fitted.text)
     total = None if dc is None else _scaled(dc, ctx.beta)
     if dbias is not None:
-        spread = spread_to(dbias, pattern.bias, pattern.out, fitted.sizes)
+        spread = spread_to(dbias, bias_of(pattern), pattern.out, fitted.sizes)
         # A tangent has to be a tensor of its own, laid out like its primal, which is contiguous.
         total = spread.clone(memory_format=torch.contiguous_format) if total is None else total + spread
     for x, y in ((da, b), (a, db)):
         if x is not None and y is not None:
             scale = () if total is None else (1, total)
             total = op(x, y, product_text(fitted), None, None, ctx.alpha, *scale)
+    assert total is not None  # a tangent is asked for where an input has one
     return total
 
 

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import torch
 
-from thunder_gemm_ex.operator.checks import ACTIVATIONS
-from thunder_gemm_ex.operator.labels import batched, pattern_of
+from thunder_gemm_ex.operator.checks import activated
+from thunder_gemm_ex.operator.labels import batched, bias_of, pattern_of
 from thunder_gemm_ex.operator.sizes import Resolved, product_text, resolve, spread_to
 
 
-def rule(op: torch._ops.OpOverload):
+def rule(op: torch._ops.OpOverload) -> Callable[..., tuple[torch.Tensor, int]]:
     """The batching rule of `op`, as torch.library.register_vmap wants it: returns (output, its batch dimension)."""
 
-    def batch(info, in_dims, a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None):
+    def batch(
+        info: Any,
+        in_dims: Sequence[int | None],
+        a: torch.Tensor,
+        b: torch.Tensor,
+        spec: str = "m k, k n -> m n",
+        bias: torch.Tensor | None = None,
+        activation: str | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        c: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, int]:
         at = dict(zip(("a", "b", "spec", "bias", "activation", "alpha", "beta", "c"), in_dims))
         where = {name: at.get(name) for name in ("a", "b", "bias", "c")}
-        fitted = resolve(spec, _logical(a, where["a"]), _logical(b, where["b"]), _logical(bias, where["bias"]))
+        fitted = resolve(
+            spec,
+            _logical(a, where["a"]),
+            _logical(b, where["b"]),
+            None if bias is None else _logical(bias, where["bias"]),
+        )
         if where["a"] is None and where["b"] is None:
             return _terms_batched(op, info.batch_size, where, fitted, a, b, bias, activation, alpha, beta, c), 0
         text, out_dim = batched(fitted.text, where["a"], where["b"], where["bias"])
@@ -25,10 +44,8 @@ def rule(op: torch._ops.OpOverload):
     return batch
 
 
-def _logical(x: torch.Tensor | None, where: int | None):
+def _logical(x: torch.Tensor, where: int | None) -> tuple[Any, ...]:
     """The shape of one element of the batch."""
-    if x is None:
-        return None
     return tuple(size for i, size in enumerate(x.shape) if i != where)
 
 
@@ -42,24 +59,34 @@ def _aligned(c: torch.Tensor, where: int | None, rank: int, out_dim: int) -> tor
     return c.movedim(0, out_dim)
 
 
-def _terms_batched(op, size, where, fitted: Resolved, a, b, bias, activation, alpha, beta, c) -> torch.Tensor:
+def _terms_batched(
+    op: torch._ops.OpOverload,
+    size: int,
+    where: Mapping[str, int | None],
+    fitted: Resolved,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    alpha: float,
+    beta: float,
+    c: torch.Tensor | None,
+) -> torch.Tensor:
     """Only the bias or c has a batch: the product is one for all, and is computed once."""
-    out = op(a, b, product_text(fitted), None, None, alpha).unsqueeze(0)
+    out: torch.Tensor = op(a, b, product_text(fitted), None, None, alpha).unsqueeze(0)
     if c is not None and beta != 0:
         out = out + beta * _aligned(c, where["c"], len(fitted.shape), 0)
     if bias is not None:
         out = out + _bias_batched(bias, where["bias"], size, fitted)
-    function = ACTIVATIONS[activation]
-    out = out if function is None else function(out)
-    return out.expand(size, *fitted.shape)
+    return activated(out, activation).expand(size, *fitted.shape)
 
 
 def _bias_batched(bias: torch.Tensor, where: int | None, size: int, fitted: Resolved) -> torch.Tensor:
     p = pattern_of(fitted.text)
     if where is None:
-        return spread_to(bias, p.bias, p.out, fitted.sizes)
+        return spread_to(bias, bias_of(p), p.out, fitted.sizes)
     label = "vmap"  # no pattern is written with it: it only has to differ from the labels there
     while label in fitted.sizes:
         label += "_"
-    dims = (*p.bias[:where], (label,), *p.bias[where:])
+    dims = (*bias_of(p)[:where], (label,), *bias_of(p)[where:])
     return spread_to(bias, dims, ((label,), *p.out), {**fitted.sizes, label: size})

@@ -8,12 +8,19 @@ from typing import Any
 
 import torch
 
-ACTIVATIONS: Mapping[str | None, Callable[[torch.Tensor], torch.Tensor] | None] = {
+Activation = Callable[[torch.Tensor], torch.Tensor]
+ACTIVATIONS: Mapping[str | None, Activation | None] = {
     None: None,
     "relu": torch.relu,
     "gelu": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
 }
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
+
+def activated(x: torch.Tensor, activation: str | None) -> torch.Tensor:
+    """`x` through the activation, if there is one."""
+    function = ACTIVATIONS[activation]
+    return x if function is None else function(x)
 
 
 def check_options(activation: object, alpha: object, beta: object, c: object) -> None:

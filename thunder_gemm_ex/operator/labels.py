@@ -21,6 +21,12 @@ def pattern_of(text: str) -> Pattern:
     return parse(text)
 
 
+def bias_of(pattern: Pattern) -> Dims:
+    """The labels of the bias of a spec that has one."""
+    assert pattern.bias is not None, pattern.text
+    return pattern.bias
+
+
 def names_of(dims: Iterable[Sequence[str]]) -> list[str]:
     """The labels of `dims` in memory order."""
     return [name for dim in dims for name in dim]

@@ -6,6 +6,8 @@ any order), vmap, autocast. torch.func's transforms are compositions of these.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from thunder_gemm_ex.operator import autograd, batching
@@ -28,8 +30,17 @@ gemm = torch.ops.thunder_gemm_ex.gemm.default
 gemm_out = torch.ops.thunder_gemm_ex.gemm_out.default
 
 
-def _checked(function):
-    def kernel(a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None):
+def _checked(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def kernel(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        spec: str = "m k, k n -> m n",
+        bias: torch.Tensor | None = None,
+        activation: str | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        c: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         check_kinds(a, b, bias, c)
         check_options(activation, alpha, beta, c)
         return function(a, b, spec, bias, activation, alpha, beta, c)
@@ -37,13 +48,23 @@ def _checked(function):
     return kernel
 
 
-def _checked_out(out, a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None) -> None:
+def _checked_out(
+    out: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str = "m k, k n -> m n",
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
+    alpha: float = 1,
+    beta: float = 0,
+    c: torch.Tensor | None = None,
+) -> None:
     check_kinds(a, b, bias, c)
     check_options(activation, alpha, beta, c)
     compute_into(out, a, b, spec, bias, activation, alpha, beta, c)
 
 
-def _autocast(device_type: str, key: torch._C.DispatchKey):
+def _autocast(device_type: str, key: torch._C.DispatchKey) -> Callable[..., torch.Tensor]:
     """The kernel under torch.autocast: eager's rule for a matmul, all tensors of a lower precision, float64 left alone."""
     below = torch._C.DispatchKeySet(key)
 
@@ -52,11 +73,21 @@ def _autocast(device_type: str, key: torch._C.DispatchKey):
             return x
         return x.to(dtype)
 
-    def kernel(a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None):
+    def kernel(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        spec: str = "m k, k n -> m n",
+        bias: torch.Tensor | None = None,
+        activation: str | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        c: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         dtype = torch.get_autocast_dtype(device_type)
         with torch._C._ExcludeDispatchKeyGuard(below):
-            a, b, bias, c = (cast(x, dtype) for x in (a, b, bias, c))
-            return gemm(a, b, spec, bias, activation, alpha, beta, c)
+            terms = cast(bias, dtype), activation, alpha, beta, cast(c, dtype)
+            out: torch.Tensor = gemm(cast(a, dtype), cast(b, dtype), spec, *terms)
+            return out
 
     return kernel
 

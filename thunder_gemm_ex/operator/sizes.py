@@ -39,7 +39,9 @@ def _resolve(text: str, a: Shape, b: Shape, bias: Shape | None) -> Resolved:
     pattern = pattern_of(text)
     if pattern.bias is not None and bias is None:
         raise SpecError(f"the spec '{text}' labels a bias, but bias is None")
-    labelled = {"a": a, "b": b} | ({} if pattern.bias is None else {"bias": bias})
+    labelled: dict[str, Shape] = {"a": a, "b": b}
+    if pattern.bias is not None and bias is not None:
+        labelled["bias"] = bias
     sizes = label_sizes(pattern, labelled)
     shape = shape_of(pattern.out, sizes)
     if bias is not None and pattern.bias is None:
