@@ -85,9 +85,9 @@ def batched(text: str, a: int | None, b: int | None, bias: int | None) -> tuple[
     used = names_of([*p.a, *p.b, *p.out])
     label = next(name for name in _numbered() if name not in used)
     at = _beside_n(p, b) if a is None and b is not None else 0
-    dims = [_insert(dims, where, label) for dims, where in ((p.a, a), (p.b, b), (p.out, at))]
+    new_a, new_b, new_out = (_insert(dims, where, label) for dims, where in ((p.a, a), (p.b, b), (p.out, at)))
     new_bias = None if p.bias is None else _insert(p.bias, bias, label)
-    return write(*dims, new_bias, dict(p.stated)), at
+    return write(new_a, new_b, new_out, new_bias, dict(p.stated)), at
 
 
 def _numbered() -> Iterable[str]:
