@@ -65,9 +65,9 @@ def _shape(name: str, tensor: TensorProxy) -> tuple[int, ...]:
     return tuple(tensor._shape)
 
 
-def _arguments(a, b, text: str, bias, alpha) -> tuple:
+def _arguments(a, b, text: str, bias=None, alpha=1, beta=1) -> tuple:
     # What is at its default is left out, as a trace prints it.
-    tail = (bias, alpha) if alpha != 1 else (bias,) if bias is not None else ()
+    tail = (bias, alpha, beta) if beta != 1 else (bias, alpha) if alpha != 1 else (bias,) if bias is not None else ()
     return (a, b, text, *tail)
 
 
@@ -94,14 +94,16 @@ def _activated(result: TensorProxy, activation: str | None) -> TensorProxy:
 
 
 def _gradient(symbol: Symbol):
-    def rule(a, b, spec, bias=None, alpha=1):
+    # A rule is called with every argument that the symbol has, those at their defaults too; `beta` scales the bias.
+    def rule(a, b, spec, bias=None, alpha=1, beta=1):
         fitted = resolve(spec, tuple(a.shape), tuple(b.shape), None if bias is None else tuple(bias.shape))
-        result = symbol(*_arguments(a, b, spec, bias, alpha))
+        result = symbol(*_arguments(a, b, spec, bias, alpha, beta))
         grad = get_grad(result)
         for name, operand, pair in (("a", a, (grad, _conj(b))), ("b", b, (_conj(a), grad))):
             put_grad(operand, symbol(*_arguments(*pair, gradient_text(fitted, name), None, alpha)))
         if bias is not None:
-            put_grad(bias, _summed(grad, fitted))
+            summed = _summed(grad, fitted)
+            put_grad(bias, summed if beta == 1 else ltorch.mul(summed, beta))
         return result
 
     return rule
@@ -129,8 +131,8 @@ def _reshaped(x: TensorProxy, shape: tuple[int, ...]) -> TensorProxy:
 
 
 def _autocast(symbol: Symbol):
-    def rule(a, b, spec, bias=None, alpha=1, *, dtype):
+    def rule(a, b, spec, bias=None, alpha=1, beta=1, *, dtype):
         a, b, bias = (maybe_downcast_to(dtype, (x,))[0] if x is not None else None for x in (a, b, bias))
-        return symbol(*_arguments(a, b, spec, bias, alpha))
+        return symbol(*_arguments(a, b, spec, bias, alpha, beta))
 
     return rule
