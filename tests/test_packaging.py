@@ -59,6 +59,10 @@ def test_the_console_script_is_main(installed):
     assert callable(script.load())
 
 
+def test_the_types_come_with_the_package(installed):
+    assert [f for f in installed.files if str(f) == "thunder_gemm_ex/py.typed"]
+
+
 def test_one_wheel_for_every_python(installed):
     tags = [line.split(": ")[1] for line in installed.read_text("WHEEL").splitlines() if line.startswith("Tag")]
     assert [tag.rsplit("-", 1)[0] for tag in tags] == ["py3-none"]

@@ -16,8 +16,10 @@ from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
 from thunder_gemm_ex import report
 from thunder_gemm_ex._version import __version__
+from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import emit
 from thunder_gemm_ex.front_door import open_front_door, teach_splitter
+from thunder_gemm_ex.front_door.entries import entered
 from thunder_gemm_ex.graph import Graph
 from thunder_gemm_ex.rules.factors import take_operand_factors
 from thunder_gemm_ex.rules.find import find_matmuls
@@ -104,4 +106,5 @@ gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
 open_front_door(gemm_ex)
+entered.update(open_eager_door(gemm_ex, gemm))
 teach_splitter(gemm_ex.name)

@@ -77,6 +77,28 @@ def test_a_bad_spec_is_refused_in_one_sentence(text, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("m k*, k n -> m n", 4),
+        ("m k, k n ->  m ?", 16),
+        ("m k, ... n -> m n", 6),
+        ("m k, k n -> m (n", 15),
+        ("m k, k  n) -> m n", 10),
+        ("m k, k n -> m qq", 15),
+        ("mm k, k n -> mm n, m", 18),
+        ("kj k, k j n -> kj n", 9),
+        ("m k, k n, q -> m n", 11),
+        ("m k, k (n j) -> m n", 11),
+        ("(m:2 k), (k n m:3) -> m n", 17),
+        ("m k, k n k -> m n", 10),
+    ],
+)
+def test_an_error_points_at_the_character(text, at):
+    with pytest.raises(SpecError, match=rf"at character {at}\b"):
+        parse(text)
+
+
 @pytest.mark.parametrize("value", [None, 3, b"m k, k n -> m n"])
 def test_a_spec_that_is_no_string_is_refused(value):
     with pytest.raises(SpecError, match="must be a string"):

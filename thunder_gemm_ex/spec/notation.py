@@ -85,12 +85,12 @@ def parse(text: str) -> Pattern:
     """Parse a spec such as "b h s d, b h t d -> b h s t". SpecError says what is wrong and where."""
     if not isinstance(text, str):
         raise SpecError(f"spec must be a string such as 'm k, k n -> m n', was {type(text).__name__}")
-    left, arrow, right = text.partition("->")
+    left, arrow, _ = text.partition("->")
     inputs = left.split(",")
     if not arrow or len(inputs) not in (2, 3):
         raise SpecError(f"the spec '{text}' must read 'a, b -> out' or 'a, b, bias -> out'")
     stated: dict[str, int] = {}
-    parsed = [_dims(part, text, stated) for part in (*inputs, right)]
+    parsed = [_dims(part, at, text, stated) for part, at in _parts(text)]
     pattern = Pattern(
         text, parsed[0], parsed[1], parsed[-1], parsed[2] if len(inputs) == 3 else None, tuple(stated.items())
     )
@@ -98,53 +98,83 @@ def parse(text: str) -> Pattern:
     return pattern
 
 
-def _dims(part: str, text: str, stated: dict[str, int]) -> tuple[tuple[str, ...], ...]:
+def _parts(text: str) -> list[tuple[str, int]]:
+    """Each tensor's part of the spec and where it starts."""
+    left, _, right = text.partition("->")
+    found, at = [], 0
+    for part in left.split(","):
+        found.append((part, at))
+        at += len(part) + 1
+    return [*found, (right, len(left) + 2)]
+
+
+def _dims(part: str, at: int, text: str, stated: dict[str, int]) -> tuple[tuple[str, ...], ...]:
     dims: list[tuple[str, ...]] = []
     group: list[str] | None = None
+    opened = 0
     for token in _TOKEN.finditer(part.rstrip()):
         punct = token["punct"]
         if token["bad"] or ((punct == "(") == (group is not None) and punct):
-            raise SpecError(f"unexpected '{token.group().strip()}' in '{part.strip()}' of the spec '{text}'")
+            where = at + token.end() - len(token.group().strip()) + 1
+            raise SpecError(f"unexpected '{token.group().strip()}' at character {where} of the spec '{text}'")
         if punct == "(":
-            group = []
+            group, opened = [], at + token.end()
         elif punct == ")":
             dims.append(tuple(group or ()))
             group = None
         elif token["one"]:
             dims.extend([()] if group is None else [])
         else:
-            _state(token, text, stated)
+            _state(token, at, text, stated)
             if group is None:
                 dims.append((token["label"],))
             else:
                 group.append(token["label"])
     if group is not None:
-        raise SpecError(f"a '(' is not closed in '{part.strip()}' of the spec '{text}'")
+        raise SpecError(f"the '(' at character {opened} of the spec '{text}' is not closed")
     return tuple(dims)
 
 
-def _state(token: re.Match[str], text: str, stated: dict[str, int]) -> None:
+def _state(token: re.Match[str], at: int, text: str, stated: dict[str, int]) -> None:
     if token["size"] and stated.setdefault(token["label"], int(token["size"])) != int(token["size"]):
-        raise SpecError(f"the label '{token['label']}' is given two sizes in the spec '{text}'")
+        raise SpecError(
+            f"the label '{token['label']}' is given two sizes in the spec '{text}': {stated[token['label']]}, and "
+            f"{token['size']} at character {at + token.start('size') + 1}"
+        )
 
 
 def _check(pattern: Pattern) -> None:
+    text = pattern.text
     labels = {name: [n for dim in getattr(pattern, name) or () for n in dim] for name in ("a", "b", "bias", "out")}
     for name, found in labels.items():
         twice = next((n for n in found if found.count(n) > 1), None)
         if twice:
-            raise SpecError(f"the label '{twice}' stands twice in {name} of the spec '{pattern.text}'")
-    a, b, out = set(labels["a"]), set(labels["b"]), set(labels["out"])
-    for n in [*labels["out"], *labels["bias"]]:
-        if n not in (a | b if n in out else out):
-            where = "a or b" if n in out else "the output"
-            raise SpecError(f"the label '{n}' in the spec '{pattern.text}' must stand in {where} too")
-    for n in [*labels["a"], *labels["b"]]:
-        if n not in out and not (n in a and n in b):
-            owner = "a" if n in a else "b"
+            second = _where(pattern, name, twice, again=True)
             raise SpecError(
-                f"the label '{n}' of {owner} in the spec '{pattern.text}' stands in nothing else: sum it first"
+                f"the label '{twice}' stands twice in {name} of the spec '{text}', again at character {second}"
             )
+    a, b, out = set(labels["a"]), set(labels["b"]), set(labels["out"])
+    for name, legal, where in (("out", a | b, "a or b"), ("bias", out, "the output")):
+        for n in labels[name]:
+            if n not in legal:
+                at = _where(pattern, name, n)
+                raise SpecError(f"the label '{n}' at character {at} of the spec '{text}' must stand in {where} too")
+    for name in ("a", "b"):
+        for n in labels[name]:
+            if n not in out and not (n in a and n in b):
+                at = _where(pattern, name, n)
+                raise SpecError(
+                    f"the label '{n}' of {name}, at character {at} of the spec '{text}', stands in nothing else: "
+                    "sum it first"
+                )
+
+
+def _where(pattern: Pattern, tensor: str, label: str, *, again: bool = False) -> int:
+    """At which character, counted from 1, the label first (or `again`) stands in that tensor."""
+    parts = _parts(pattern.text)
+    part, at = parts[{"a": 0, "b": 1, "bias": 2, "out": -1}[tensor]]
+    found = [m.start() for m in re.finditer(rf"(?<!\w){label}(?!\w)", part)]
+    return at + found[1 if again else 0] + 1
 
 
 # Printing ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,150 @@
+"""The one direction of imports between the rooms of the package, drawn from the sources themselves."""
+
+import ast
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "thunder_gemm_ex"
+
+# A room is a module or folder of the package; each may import these rooms, itself, and nothing else of the package.
+MAY_IMPORT = {
+    "_version": set(),
+    "programs": set(),
+    "spec": set(),
+    "engines": {"spec"},
+    "graph": {"spec"},
+    "rules": {"spec", "graph"},
+    "emit": {"spec", "graph", "rules"},
+    "front_door": {"spec", "graph"},
+    "symbols": {"spec", "engines"},
+    "operator": {"spec", "engines"},
+    "eager": {"spec", "engines", "operator"},
+    "eager_door": {"spec", "operator", "eager"},
+    "inductor": {"spec", "operator"},
+    "report": {"_version", "spec", "engines", "graph", "rules"},
+    "executor": {
+        *("_version", "spec", "engines", "graph", "rules", "emit"),
+        *("front_door", "symbols", "operator", "eager", "eager_door", "report"),
+    },
+    "ways_in": {"executor"},
+}
+# Who stands at the entrance may come from anywhere.
+ENTRANCES = {"__init__", "__main__", "cli"}
+# What a room must not know of the world outside.
+STRANGERS = {
+    "spec": {"torch", "thunder", "numpy", "tvm_ffi"},
+    "engines": {"thunder"},
+    "graph": {"tvm_ffi"},
+    "rules": {"tvm_ffi"},
+    "operator": {"thunder", "tvm_ffi"},
+    "eager": {"thunder", "tvm_ffi"},
+    "inductor": {"thunder", "tvm_ffi"},
+    "programs": {"thunder", "tvm_ffi"},
+}
+
+
+def room_of(path, package):
+    """The room that a source file belongs to."""
+    first = path.relative_to(package).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(path, package):
+    """(line, dotted name) of everything that a file imports, wherever in it: inside functions too, relative or not."""
+    here = (package.name, *path.relative_to(package).with_suffix("").parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = (node.module or "").split(".") if node.module else []
+            if node.level:
+                base = [*here[: len(here) - node.level], *base]
+            # `from package import room` names the room only in what is imported.
+            names = [alias.name for alias in node.names] if base == [package.name] else [None]
+            yield from ((node.lineno, ".".join([*base, name] if name else base)) for name in names)
+
+
+def offences(package, may_import=MAY_IMPORT):
+    """A sentence for every import against the direction of the house, and for every room that has no place in it."""
+    for path in sorted(package.rglob("*.py")):
+        room = room_of(path, package)
+        where = path.relative_to(package)
+        if room in ENTRANCES:
+            continue
+        if room not in may_import:
+            yield f"{where}: the room {room} has no place in the house: say what it may import"
+            continue
+        for line, name in imported(path, package):
+            first, *rest = name.split(".")
+            other = rest[0] if rest else "__init__"
+            if first == package.name and other != room and other not in may_import[room]:
+                yield f"{where}:{line}: {room} imports {other}, against the direction of the house"
+            if first in STRANGERS.get(room, ()):
+                yield f"{where}:{line}: {room} imports {first}, which it must not know"
+
+
+def test_imports_run_one_way():
+    assert list(offences(PACKAGE)) == []
+
+
+def test_the_house_has_no_circle():
+    done = set()
+    while rest := MAY_IMPORT.keys() - done:
+        free = {room for room in rest if MAY_IMPORT[room] <= done}
+        assert free, f"these rooms import each other in a circle: {sorted(rest)}"
+        done |= free
+
+
+def test_engines_know_no_rules_and_rules_no_engines():
+    assert not MAY_IMPORT["engines"] & {"graph", "rules", "emit", "executor", "report"}
+    assert not {"engines", "operator", "executor"} & MAY_IMPORT["rules"]
+
+
+@pytest.mark.parametrize("room", [r for r in MAY_IMPORT if (PACKAGE / r).exists() or (PACKAGE / f"{r}.py").exists()])
+def test_the_design_page_shows_every_room(room):
+    page = (PACKAGE.parent / "docs" / "design.md").read_text()
+    picture = page.partition("```")[2].partition("```")[0]
+    assert room.strip("_") in picture.replace(",", " ").split()
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "offence"),
+    [
+        ("engines/aten.py", "from thunder_gemm_ex.rules import find", "engines imports rules"),
+        ("engines/aten.py", "from thunder_gemm_ex.rules.find import x", "engines imports rules"),
+        ("engines/aten.py", "import thunder_gemm_ex.graph", "engines imports graph"),
+        ("engines/aten.py", "from thunder_gemm_ex import executor", "engines imports executor"),
+        ("engines/aten.py", "def f():\n    from ..rules.find import x", "engines imports rules"),
+        ("engines/aten.py", "from .. import rules", "engines imports rules"),
+        ("spec/cost.py", "import torch.nn", "spec imports torch"),
+        ("spec/cost.py", "from thunder_gemm_ex import gemm", "spec imports gemm"),
+        ("rules/find.py", "from thunder_gemm_ex.engines import aten", "rules imports engines"),
+        ("attic/find.py", "", "the room attic has no place"),
+        ("attic.py", "", "the room attic has no place"),
+    ],
+)
+def test_an_import_against_the_direction_is_found(tmp_path, file, source, offence):
+    path = tmp_path / "thunder_gemm_ex" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(textwrap.dedent(source))
+    found = list(offences(tmp_path / "thunder_gemm_ex"))
+    assert len(found) == 1
+    assert offence in found[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("rules/find.py", "from thunder_gemm_ex.graph import Graph\nfrom .layout import x\nimport thunder"),
+        ("spec/cost.py", "from .contraction import Contraction\nimport math"),
+        ("cli/demo.py", "from thunder_gemm_ex.executor import gemm_ex"),
+        ("executor.py", "from . import report\nfrom .rules.find import x"),
+    ],
+)
+def test_an_import_along_the_direction_is_none(tmp_path, file, source):
+    path = tmp_path / "thunder_gemm_ex" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert list(offences(tmp_path / "thunder_gemm_ex")) == []
