@@ -18,7 +18,6 @@ from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, print_spec
 from thunder_gemm_ex.spec.contraction import Dims
 
-
 # Terms of a call at these values are not written: no bias, alpha and beta 1.
 _DEFAULTS = (None, 1, 1)
 

@@ -112,7 +112,9 @@ def _unsqueeze(p, x, shape):
 
 
 def _scale(p, x, shape):
-    return p.line(p.draw(st.sampled_from([f"torch.mul({x}, 0.25)", f"torch.true_divide({x}, 8)", f"torch.neg({x})"]))), shape
+    return p.line(
+        p.draw(st.sampled_from([f"torch.mul({x}, 0.25)", f"torch.true_divide({x}, 8)", f"torch.neg({x})"]))
+    ), shape
 
 
 def _add(p, x, shape):

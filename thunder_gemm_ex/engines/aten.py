@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from thunder_gemm_ex.engines.arrange import aligned, arranged, as_matrix, joins_in_memory, listed
+from thunder_gemm_ex.engines.loop import label_to_loop, looped, without
 from thunder_gemm_ex.spec import Contraction, atoms_of
 from thunder_gemm_ex.spec.contraction import Atom, Dims
 
@@ -28,6 +29,7 @@ NAMES = {
     "mul": torch.mul,
     "add": torch.add,
     "empty": torch.Tensor.new_empty,
+    "looped": looped,
 }
 
 
@@ -74,7 +76,24 @@ def expression(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[in
         return found
     if not spec.k and not terms.any:
         return _multiply(spec)
-    return _General(spec, terms, a, b).source()
+    return looped_source(spec, terms, a, b) or _General(spec, terms, a, b).source()
+
+
+def looped_source(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> str | None:
+    """The expression as a loop over one batch label, None where the rule of `loop` is against it."""
+    if terms.c or terms.bias:
+        return None
+    whole = _General(spec, terms, a, b)
+    label = label_to_loop(spec, {"a": a, "b": b}, copied=whole.copied)
+    if label is None:
+        return None
+    part, strides = without(spec, label, {"a": a, "b": b})
+    views = [
+        arranged(spec, name, dims, [(label,), *((x,) for x in atoms_of(dims) if x != label)])
+        for name, dims in (("a", spec.a), ("b", spec.b))
+    ]
+    step = _General(part, terms, strides["a"], strides["b"])
+    return f"looped(empty(a, {spec.shape(spec.out)}), lambda a, b, out: {step.into('out')}, {', '.join(views)})"
 
 
 def _is_linear(spec: Contraction) -> bool:
@@ -139,15 +158,34 @@ class _General:
         self.k = self._cheaper_k()
 
     def source(self) -> str:
+        """The expression whose value is the result."""
         spec = self.spec
-        lead = [spec.batch] if spec.batch else []
-        left = as_matrix(spec, self.names[0], spec.a, lead, spec.m, self.k)
-        right = as_matrix(spec, self.names[1], spec.b, lead, self.k, spec.n)
-        shape = [spec.extent(g) for g in (*lead, spec.m, spec.n)]
+        left, right, shape = self._matrices()
         order = (*spec.batch, *spec.m, *spec.n)
         in_place = order == atoms_of(spec.out)
         product, bias_done = self._product(left, right, shape, in_place)
         return self._finish(product, order, in_place, bias_done)
+
+    def into(self, out: str) -> str:
+        """The expression that writes the result of the bare product to the contiguous tensor `out`."""
+        spec = self.spec
+        if (*spec.batch, *spec.m, *spec.n) != atoms_of(spec.out):
+            return f"{out}.copy_({self.source()})"
+        left, right, shape = self._matrices()
+        product, _ = self._product(left, right, shape, True)
+        return f"{product.removesuffix(')')}, out={out}.view({listed(shape)}))"
+
+    @property
+    def copied(self) -> int:
+        """Elements of the operands that have to be copied before the product."""
+        return self._copied(self.k)
+
+    def _matrices(self) -> tuple[str, str, list[int]]:
+        spec = self.spec
+        lead = [spec.batch] if spec.batch else []
+        left = as_matrix(spec, self.names[0], spec.a, lead, spec.m, self.k)
+        right = as_matrix(spec, self.names[1], spec.b, lead, self.k, spec.n)
+        return left, right, [spec.extent(g) for g in (*lead, spec.m, spec.n)]
 
     def _product(self, left: str, right: str, shape: Sequence[int], in_place: bool) -> tuple[str, bool]:
         """The product with as many of the terms as one addmm or baddbmm takes, and whether the bias is among them."""

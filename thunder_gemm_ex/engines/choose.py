@@ -216,6 +216,12 @@ def _run_with_terms(a, b, spec, bias, alpha, beta):
     return site(spec, terms)(a, b, bias, None, alpha, beta)
 
 
+def decisions_of(text: str) -> list[Decision]:
+    """What was decided for a spec text in this process, for every signature that it was called with."""
+    found = [made for (spec, _), made in _sites.items() if spec == text]
+    return [d for made in found for d in ([made.direct] if made.direct else made.decisions.values())]
+
+
 @contextlib.contextmanager
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""

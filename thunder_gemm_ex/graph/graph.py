@@ -17,7 +17,7 @@ from thunder.core.symbol import BoundSymbol, BoundSymbolTag
 from thunder.core.trace import TraceCtx, tracectx
 from thunder.extend import FusionExecutor
 
-from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Scale, Sum, View, read
+from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Sum, View, read
 from thunder_gemm_ex.graph.matmul import Matmul
 
 _MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}

@@ -78,7 +78,7 @@ _PRIMS = {
 }
 
 # Copies of the same values in the same shape; what they do to strides says `copying`.
-_COPIES = {name: _identity for name in ("contiguous", "torch.Tensor.contiguous", "clone", "torch.clone", PrimIDs.CLONE)}
+_COPIES = dict.fromkeys(("contiguous", "torch.Tensor.contiguous", "clone", "torch.clone", PrimIDs.CLONE), _identity)
 _PRIMS |= _COPIES | {"to": _identity, "torch.Tensor.to": _identity}
 
 
