@@ -139,7 +139,8 @@ class Chooser {
     row->c.ld = *c;
     if (!whole_.epilogue.has_aux()) return true;
     auto aux = leading_dimension(outer, inner, kAux, whole_.epilogue.aux_multiple());
-    if (!aux) return fail(3, "aux is not a matrix in the output's order, or its leading dimension has a wrong multiple");
+    if (!aux)
+      return fail(3, "aux is not a matrix in the output's order, or its leading dimension has a wrong multiple");
     row->aux.ld = *aux;
     return true;
   }
@@ -156,7 +157,8 @@ class Chooser {
   }
 
   // How outer x inner is stored in x, either way round. A side of size 1 is never made the contiguous one by choice;
-  // where sizes of 1 leave it open and the order of the spec is asked for, that decides. `k_is_outer`: of the two sides.
+  // where sizes of 1 leave it open and the order of the spec is asked for, that decides. `k_is_outer`: of the two
+  // sides.
   bool store(Matrix* matrix, Side outer, Side inner, Operand x, bool plain_in_spec, bool k_is_outer) const {
     auto plain = leading_dimension(outer, inner, x, demands_.operand_multiple);
     auto turned = leading_dimension(inner, outer, x, demands_.operand_multiple);
@@ -215,7 +217,8 @@ class Chooser {
   bool aux_steps(const Labels& rest) {
     if (!whole_.epilogue.has_aux()) return true;
     for (const Label& label : rest) {
-      if (label.stride[kAux] % whole_.epilogue.aux_multiple()) return fail(6, "a matrix of aux starts between multiples");
+      if (label.stride[kAux] % whole_.epilogue.aux_multiple())
+        return fail(6, "a matrix of aux starts between multiples");
     }
     return true;
   }

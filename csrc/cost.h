@@ -14,7 +14,7 @@ namespace lt {
 
 constexpr double kWorkOfALaunch = 4e8;   // multiply-adds
 constexpr double kBytesOfALaunch = 8e6;  // read or written
-constexpr int64_t kTile = 64;            // the least tile of a kernel: a thinner side is computed as if it were this wide
+constexpr int64_t kTile = 64;  // the least tile of a kernel: a thinner side is computed as if it were this wide
 
 // calls * max(1, work of a call), where work counts whole tiles. Arrays of pointers have to be written first: one more.
 double cost_of(const Layout& layout);

@@ -31,9 +31,7 @@ struct Matrix {
   bool trans = false;
   int64_t ld = 1;
   int64_t batch_stride = 0;
-  bool operator==(const Matrix& o) const {
-    return trans == o.trans && ld == o.ld && batch_stride == o.batch_stride;
-  }
+  bool operator==(const Matrix& o) const { return trans == o.trans && ld == o.ld && batch_stride == o.batch_stride; }
 };
 
 // A label outside matrix and batch: one call a step, or one entry a step in the arrays of pointers.
@@ -48,8 +46,8 @@ struct Layout {
   int64_t rows = 1, cols = 1, k = 1;
   int64_t batch = 1;
   std::vector<Loop> loops;
-  bool pointers = false;    // one call: batch and loops are arrays of pointers
-  bool first_is_b = true;   // the caller's b is the library's A (what row-major operands usually come to)
+  bool pointers = false;   // one call: batch and loops are arrays of pointers
+  bool first_is_b = true;  // the caller's b is the library's A (what row-major operands usually come to)
   Matrix first, second, c, d, aux;
   std::array<int64_t, kOperands> offset{};  // of the first element, in elements: not 0 in a later piece of a cut label
   std::string view;  // "NT" and the like as PyTorch reads it: a is [m, k], b is [k, n], row-major

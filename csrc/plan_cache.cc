@@ -27,12 +27,17 @@ std::shared_ptr<const Plan> PlanCache::put(const PlanKey& key, std::shared_ptr<c
   return plan;
 }
 
-void PlanCache::clear() {
+void PlanCache::forget() {
   std::lock_guard<std::mutex> lock(mutex_);
   index_.clear();
   recent_.clear();
-  hits_ = misses_ = evictions_ = 0;
   invalidate();
+}
+
+void PlanCache::clear() {
+  forget();
+  std::lock_guard<std::mutex> lock(mutex_);
+  hits_ = misses_ = evictions_ = 0;
 }
 
 void PlanCache::set_capacity(int64_t capacity) {

@@ -17,10 +17,6 @@ constexpr size_t kMaxBuffers = 128;  // torch has 65 streams a device; a program
 
 std::atomic<int64_t> limit_override{-1};
 
-Buffer allocate(DLDevice device, int64_t bytes) {
-  return Buffer::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes}, DLDataType{kDLUInt, 8, 1}, device);
-}
-
 class Buffers {
  public:
   using Key = std::tuple<int, int, void*>;
@@ -50,6 +46,10 @@ class Buffers {
 };
 
 }  // namespace
+
+tvm::ffi::Tensor allocate(DLDevice device, int64_t bytes) {
+  return Buffer::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes}, DLDataType{kDLUInt, 8, 1}, device);
+}
 
 int64_t workspace_limit(const Library& library, int device) {
   int64_t set = limit_override.load(std::memory_order_relaxed);

@@ -46,7 +46,7 @@ class Bound:
         Strides in elements, `workspace` in bytes; `layout` is PyTorch's view, such as "NT". Computes nothing, so `out` need
         not be what a call will write to, only laid out like it.
         """
-        return json.loads(self._explain(a, b, out, bias, c, flags))
+        return json.loads(self._explain(a, b, out, bias, c, None, None, None, flags))
 
 
 @functools.cache
@@ -131,7 +131,7 @@ def bind(
     with _lock:
         _open()
     lists = [None if dims is None else [list(dim) for dim in dims] for dims in (a, b, bias, out)]
-    run, explain = module.contraction(*lists, list(sizes))
+    run, explain, *_ = module.contraction(*lists, list(sizes), "")
     return Bound(run, explain)
 
 
