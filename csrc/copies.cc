@@ -121,6 +121,7 @@ class Copier {
     int64_t step = 1;
     bool padded = false;
     for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+      if (step > INT64_MAX / 2) return {};
       if (!padded && group_of(x, *dim) != innermost) {
         step = round_up(step, demands_.operand_multiple);
         padded = true;

@@ -52,7 +52,8 @@ void check_scales(const Contraction& contraction, const Tensors& tensors, const 
     int64_t side = 1;
     LabelClass own = x == kA ? LabelClass::kM : LabelClass::kN;
     for (size_t i = 0; i < contraction.sizes.size(); ++i) {
-      if (contraction.classes[i] == own) side *= contraction.sizes[i];
+      if (contraction.classes[i] != own) continue;
+      if (__builtin_mul_overflow(side, contraction.sizes[i], &side)) side = INT64_MAX;
     }
     int64_t count = elements_of(*tensors.scale[x]);
     if (count != 1 && count != side) {
@@ -216,7 +217,13 @@ std::string Gemm::refusal_of(const Tensors& tensors, const Types& types, const s
   if (!layouts[0].refusal.empty()) return layouts[0].refusal;
   for (const Layout& layout : layouts) {
     int64_t alignment = 256;
-    for (Operand x : {kA, kB, kD}) alignment = std::min(alignment, alignment_of(start_of(tensors[x], x, layout, 0)));
+    for (Operand x : {kA, kB, kD, kC, kBias, kAux}) {
+      if (!tensors.has(x)) continue;
+      int64_t found = alignment_of(data_of(tensors[x]));
+      if (found < item_size(tensors[x]))
+        return std::string(name_of(x)) + " does not lie on a multiple of its element size";
+      if (x <= kB || x == kD) alignment = std::min(alignment, found);
+    }
     std::string refusal = lt::refusal_of(types, layout, alignment);
     if (!refusal.empty()) return refusal;
     bool in_place = tensors.has(kC) && data_of(tensors[kC]) == data_of(tensors[kD]);

@@ -43,7 +43,7 @@ const char* misfit(Operand x, const DLTensor& tensor, const Tensors& tensors, bo
 }
 
 std::vector<int64_t> mask_shape(std::vector<int64_t> shape) {
-  if (!shape.empty()) shape.back() = (shape.back() + kMaskBits - 1) / kMaskBits * (kMaskBits / 8);
+  if (!shape.empty()) shape.back() = (shape.back() / kMaskBits + (shape.back() % kMaskBits != 0)) * (kMaskBits / 8);
   return shape;
 }
 
@@ -119,7 +119,7 @@ void check_scale(const char* name, const DLTensor& scale, const DLTensor& operan
     if (scale.shape[d] != 1 && scale.strides && scale.strides[d] != step) {
       throw ArgumentError(std::string(name) + " of shape " + shape_text(scale) + " must be contiguous.");
     }
-    step *= scale.shape[d];
+    if (__builtin_mul_overflow(step, scale.shape[d], &step)) step = -1;
   }
 }
 
@@ -131,7 +131,9 @@ int64_t item_size(const DLTensor& tensor) { return tensor.dtype.bits / 8; }
 
 int64_t elements_of(const DLTensor& tensor) {
   int64_t count = 1;
-  for (int d = 0; d < tensor.ndim; ++d) count *= tensor.shape[d];
+  for (int d = 0; d < tensor.ndim; ++d) {
+    if (__builtin_mul_overflow(count, tensor.shape[d], &count)) return INT64_MAX;
+  }
   return count;
 }
 
@@ -143,7 +145,10 @@ int64_t alignment_of(const void* address, int64_t steps) {
 const int64_t* strides_of(const DLTensor& tensor, std::vector<int64_t>* storage) {
   if (tensor.strides) return tensor.strides;
   storage->assign(tensor.ndim, 1);
-  for (int i = tensor.ndim - 2; i >= 0; --i) (*storage)[i] = (*storage)[i + 1] * tensor.shape[i + 1];
+  for (int i = tensor.ndim - 2; i >= 0; --i) {
+    // Beyond 64 bits: refused by the planner, as negative strides are.
+    if (__builtin_mul_overflow((*storage)[i + 1], tensor.shape[i + 1], &(*storage)[i])) (*storage)[i] = -1;
+  }
   return storage->data();
 }
 
