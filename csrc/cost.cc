@@ -6,7 +6,10 @@
 namespace lt {
 namespace {
 
-double whole_tiles(int64_t side) { return static_cast<double>((side + kTile - 1) / kTile * kTile); }
+double whole_tiles(int64_t side) {
+  int64_t tiles = (side + kTile - 1) / kTile;
+  return static_cast<double>(tiles * kTile);
+}
 
 }  // namespace
 

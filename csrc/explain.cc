@@ -21,6 +21,7 @@ std::string epilogue_name(const Epilogue& epilogue, bool first_is_b) {
 
 std::string numbers(const std::vector<int64_t>& values) {
   std::vector<std::string> texts;
+  texts.reserve(values.size());
   for (int64_t value : values) texts.push_back(std::to_string(value));
   return to_json_list(texts);
 }

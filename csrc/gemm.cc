@@ -87,8 +87,11 @@ bool maybe_negative(const DLTensor& tensor) {
   return true;
 }
 
-bool has_shape(const DLTensor& tensor, const std::vector<int64_t>& shape) {
-  return tensor.ndim == static_cast<int>(shape.size()) && std::equal(shape.begin(), shape.end(), tensor.shape);
+// Of the bound shape, and with memory of a's type on a's device.
+bool is_one_of(const DLTensor& tensor, const std::vector<int64_t>& shape, const DLTensor& a) {
+  return tensor.data && tensor.ndim == static_cast<int>(shape.size()) && lt::same(tensor.dtype, a.dtype) &&
+         tensor.device.device_type == a.device.device_type && tensor.device.device_id == a.device.device_id &&
+         std::equal(shape.begin(), shape.end(), tensor.shape);
 }
 
 bool by_pointers(const Found& found) { return !found.parts.empty() && found.parts[0].layout.pointers; }
@@ -122,8 +125,8 @@ Outcome Gemm::run(Tensors tensors, Scalars scalars, int64_t flags) {
 }
 
 Outcome Gemm::run_plain(const Tensors& tensors, int64_t flags) {
-  if (!has_shape(tensors[kA], contraction_.shape[kA]) || !has_shape(tensors[kB], contraction_.shape[kB])) {
-    return Outcome::kOtherShapes;
+  for (Operand x : {kA, kB, kD}) {
+    if (!is_one_of(tensors[x], contraction_.shape[x], tensors[kA])) return Outcome::kOtherTensors;
   }
   if (maybe_negative(tensors[kA]) || maybe_negative(tensors[kB])) return Outcome::kMaybeNegative;
   return run(tensors, {}, flags);

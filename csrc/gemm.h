@@ -34,7 +34,7 @@ struct Found {
   std::vector<Part> parts;
 };
 
-enum class Outcome { kComputed, kDeclined, kOtherShapes, kMaybeNegative };
+enum class Outcome { kComputed, kDeclined, kOtherTensors, kMaybeNegative };
 
 class Gemm {
  public:
@@ -43,8 +43,8 @@ class Gemm {
   // kComputed, or kDeclined: nothing was computed, and `explain` says why. Throws ArgumentError for tensors that do not
   // fit the contraction, LibraryError when the library fails.
   Outcome run(Tensors tensors, Scalars scalars, int64_t flags);
-  // The same where a, b and out are all there is; says, instead of throwing, that a and b have other shapes than were
-  // bound, and that one of them may be a negative view, whose bit is not seen here.
+  // The same where a, b and out are all there is, for a caller that guessed what they are: says, instead of throwing,
+  // that they are others than were bound, and that one may be a negative view, whose bit is not seen here.
   Outcome run_plain(const Tensors& tensors, int64_t flags);
   // The layout and plan as JSON, nothing computed; the plan only where a library is open.
   std::string explain(const Tensors& tensors, int64_t flags) const;

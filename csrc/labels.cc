@@ -61,6 +61,7 @@ void merge(std::vector<Label>* labels) {
 
 std::optional<std::vector<Label>> labels_of(const Contraction& contraction, const Strides& strides) {
   std::vector<Label> atoms;
+  atoms.reserve(contraction.sizes.size());
   for (size_t i = 0; i < contraction.sizes.size(); ++i) {
     atoms.push_back({contraction.classes[i], contraction.sizes[i], {}});
   }

@@ -38,7 +38,7 @@ class ScaleFactors {
     if (type == CUDA_R_16F) value->half = static_cast<_Float16>(from);
     if (type == CUDA_R_32I) value->integer = static_cast<int32_t>(from);
   }
-  Value values_[2];
+  Value values_[2]{};
 };
 
 [[noreturn]] void fail_matmul(const Library& library, cublasStatus_t status, const Layout& layout, DLDataType type) {
@@ -96,17 +96,18 @@ class Launcher {
   // the runtime has taken pageable memory over when cudaMemcpyAsync returns.
   void run_pointers(const Part& part, const Workspace& scratch) {
     const Layout& layout = part.layout;
-    int64_t count = layout.batch * layout.steps();
     std::vector<char*> host;
     for (Operand x : {first_of(layout), second_of(layout), tensors_.has(kC) ? kC : kD, kD})
       add_starts(x, layout, &host);
     auto bytes = static_cast<int64_t>(host.size() * sizeof(char*));
     tvm::ffi::Tensor arrays = allocate(device_, bytes);
-    if (library_->cuda().memcpy_async(arrays.data_ptr(), host.data(), bytes, kHostToDevice, stream_) != 0) {
+    if (library_->cuda().memcpy_async(arrays.data_ptr(), static_cast<const void*>(host.data()), bytes, kHostToDevice,
+                                      stream_) != 0) {
       throw LibraryError("cudaMemcpyAsync of " + std::to_string(bytes) + " bytes of matrix addresses failed.");
     }
-    auto** at = static_cast<void**>(arrays.data_ptr());
-    call(part, part.plan->desc, {at, at + count, at + 2 * count, at + 3 * count}, scratch);
+    auto* at = static_cast<char*>(arrays.data_ptr());
+    int64_t array = bytes / 4;
+    call(part, part.plan->desc, {at, at + array, at + 2 * array, at + 3 * array}, scratch);
   }
 
   void add_starts(Operand x, const Layout& layout, std::vector<char*>* host) const {

@@ -128,8 +128,8 @@ ffi::Function run_full_of(const Bound& gemm) {
                     const ffi::String& algo) -> int64_t {
     return guarded([&] {
       lt::Tensors tensors = tensors_of(a, b, out, bias, c, aux, scale_a, scale_b);
-      lt::Outcome outcome = algo.size() ? gemm->run_with(tensors, {alpha, beta}, flags, std::string(algo))
-                                        : gemm->run(tensors, {alpha, beta}, flags);
+      lt::Outcome outcome = !algo.empty() ? gemm->run_with(tensors, {alpha, beta}, flags, std::string(algo))
+                                          : gemm->run(tensors, {alpha, beta}, flags);
       return static_cast<int64_t>(outcome);
     });
   };

@@ -11,6 +11,7 @@
 namespace lt {
 
 // What a call's tensors say about the plan: everything but shapes (fixed by the contraction) and the pointers' values.
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): only the first `size` words are ever read
 struct Signature {
   static constexpr int kCapacity = 64;
   std::array<int64_t, kCapacity> words;

@@ -105,7 +105,7 @@ class Planner:
         out: Dims,
         strides,
         bias: Dims | None = None,
-        demands: Demands = Demands(),  # noqa: B008 - frozen
+        demands: Demands = Demands(),
         activation: str = "",
         role: str = "add",
     ) -> Layout:
@@ -121,7 +121,7 @@ class Planner:
         first, *more = (dataclasses.replace(x, **({"reason": said} if status else {"view": said})) for x in layouts)
         return dataclasses.replace(first, more=tuple(more))
 
-    def copies(self, sizes, a: Dims, b: Dims, out: Dims, strides, item_size: int = 4, demands: Demands = Demands()):  # noqa: B008
+    def copies(self, sizes, a: Dims, b: Dims, out: Dims, strides, item_size: int = 4, demands: Demands = Demands()):
         """{"a": strides of the copy to make, or None, "b": ...}."""
         result = (ctypes.c_int64 * 64)()
         words = _words(sizes, a, b, out, strides, None, demands, "", "add")

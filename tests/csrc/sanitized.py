@@ -15,7 +15,10 @@ from tests.double.build import build, cuda_includes, real_library
 
 ROOT = Path(__file__).parents[2]
 NATIVE = Path(__file__).with_name("native")
-SANITIZERS = {"address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], "thread": ["-fsanitize=thread"]}
+SANITIZERS = {
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread", "-Wno-tsan"],
+}
 # Told to the sanitizers: a fault ends the program; tvm-ffi's own library is not instrumented.
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:halt_on_error=1:strict_string_checks=1",

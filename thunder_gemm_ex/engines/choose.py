@@ -11,9 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 
-import torch
-
-from thunder_gemm_ex.engines import aten, cublaslt
+from thunder_gemm_ex.engines import aten, cublaslt_calls
 from thunder_gemm_ex.spec import Contraction, Pattern, parse
 
 # Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
@@ -83,48 +81,12 @@ class Site:
         return Decision("aten", source, "", aten.compile_expression(source))
 
     def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
-        reason = cublaslt_refusal(spec, a)
-        if reason:
-            return dataclasses.replace(fallback, reason=reason)
-        bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, _dense(spec))
-        plan = bound.explain(a, b, a.new_empty(spec.shape(spec.out)), bias)
-        if plan["declined"]:
-            return dataclasses.replace(fallback, reason=plan["declined"])
-        detail = "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
-        return Decision("cublaslt", detail, "", _cublaslt_call(bound.run, spec, a.dtype, fallback.run))
-
-
-def cublaslt_refusal(spec: Contraction, a: torch.Tensor) -> str:
-    """Why cuBLASLt is not asked for this contraction, or "" if it is."""
-    if type(a) not in (torch.Tensor, torch.nn.Parameter):
-        return f"{type(a).__name__} has no memory of its own that a library call could read"
-    if a.dtype not in cublaslt.DTYPES:
-        return f"{a.dtype} is not among the types that the cublaslt engine computes"
-    if 0 in spec.sizes.values():
-        return "a dimension has size 0: there is nothing to multiply"
-    library = cublaslt.status()
-    return "" if library["usable"] or _forced else "; ".join(library["missing"])
-
-
-def _dense(spec: Contraction) -> list[int]:
-    return [spec.sizes.get(x, 1) for x in range(max(spec.sizes, default=-1) + 1)]
-
-
-def _cublaslt_call(run: Callable, spec: Contraction, dtype: torch.dtype, fallback: Callable) -> Callable:
-    shape = spec.shape(spec.out)
-    flags = cublaslt.flags_from_torch
-
-    def call(a, b, bias=None, c=None, alpha=1, beta=0):
-        # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
-        # The neg bit is a view's property that no stride shows; the library would read the memory without it.
-        if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
-            return fallback(a, b, bias, c, alpha, beta)
-        out = a.new_empty(shape)
-        if run(a, b, out, bias, c, float(alpha), float(beta), flags(dtype)):
-            return fallback(a, b, bias, c, alpha, beta)
-        return out
-
-    return call
+        found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=_forced)
+        if found.run is None:
+            return dataclasses.replace(fallback, reason=found.reason)
+        if found.guess is not None and not self.terms.any:
+            _guesses[self.text] = found.guess
+        return Decision("cublaslt", found.detail, found.reason, found.run)
 
 
 def _generic(pattern: Pattern) -> Contraction | None:
@@ -140,6 +102,8 @@ def _generic(pattern: Pattern) -> Contraction | None:
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
+# What the cublaslt engine did last for a spec: tried first, and says None where the operands are others than then.
+_guesses: dict[str, Callable] = {}
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
 _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
@@ -176,6 +140,11 @@ def run_gemm(a, b, spec, bias=None, alpha=1):
     call = _direct_calls.get(spec)
     if call is not None and not a.is_cuda:
         return call(a, b)
+    guess = _guesses.get(spec)
+    if guess is not None:
+        out = guess(a, b)
+        if out is not None:
+            return out
     found = _plain_sites.get(spec)
     return site(spec)(a, b) if found is None else found(a, b)
 
@@ -184,7 +153,7 @@ def run_gemm(a, b, spec, bias=None, alpha=1):
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
     global _forced
-    tables = (_sites, _plain_sites, _direct_calls, checked_calls)
+    tables = (_sites, _plain_sites, _guesses, _direct_calls, checked_calls)
     saved, forced = [dict(table) for table in tables], _forced
     for table in tables:
         table.clear()

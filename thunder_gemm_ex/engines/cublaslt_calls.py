@@ -1,0 +1,134 @@
+"""From a spec and tensors to a call of the cublaslt engine, or the reason why there is none.
+
+Beside `choose`, which asks here for every signature once; what comes back is called from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from thunder_gemm_ex.engines import cublaslt, recording
+from thunder_gemm_ex.engines.numerics import flags_reader
+from thunder_gemm_ex.spec import Contraction
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Found(NamedTuple):
+    """What was decided for one signature. `run` is None where the engine declined, for `reason`.
+
+    run(a, b, bias, c, alpha, beta) computes; guess(a, b) does so where a and b are as they were when this was decided, and
+    says None otherwise. `guess` is None where there is more to do than one call.
+    """
+
+    run: Callable | None = None
+    detail: str = ""
+    reason: str = ""
+    guess: Callable | None = None
+
+
+def decide(
+    spec: Contraction, a, b, bias, fallback: Callable, *, anywhere: bool = False, numerics: str = "torch"
+) -> Found:
+    """How cuBLASLt computes `spec`; `fallback(a, b, bias, c, alpha, beta)` is what a call that it declines goes to.
+
+    `anywhere`: also where no CUDA device is, for a library that computes in host memory. `numerics`: one of
+    `engines.numerics.MODES`; in "batch_invariant" nothing falls back, since nothing else promises that: RuntimeError.
+    """
+    reason = refusal(spec, a, anywhere=anywhere)
+    if reason:
+        return Found(reason=reason)
+    flags = flags_reader(a.dtype, numerics)
+    if numerics == "batch_invariant":
+        fallback = _refuse
+    bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, dense(spec))
+    shape = spec.shape(spec.out)
+    plan = bound.explain(a, b, a.new_empty(shape), bias, None, flags())
+    copy = plan.get("copy", {})
+    if plan["declined"] and not copy:
+        return Found(reason=plan["declined"])
+    run = _call(bound, shape, flags, fallback, copy)
+    if copy:
+        return Found(
+            run, f"{_detail(copied_plan(bound, a, b, shape, bias, flags(), copy))} after a copy of {' and '.join(copy)}"
+        )
+    return Found(run, _detail(plan), "", _guess(bound, a, shape, flags))
+
+
+def refusal(spec: Contraction, a: torch.Tensor, *, anywhere: bool = False) -> str:
+    """Why cuBLASLt is not asked for this contraction, or "" if it is."""
+    if type(a) not in PLAIN:
+        return f"{type(a).__name__} has no memory of its own that a library call could read"
+    if a.dtype not in cublaslt.DTYPES:
+        return f"{a.dtype} is not among the types that the cublaslt engine computes"
+    if 0 in spec.sizes.values():
+        return "a dimension has size 0: there is nothing to multiply"
+    library = cublaslt.status()
+    return "" if library["usable"] or anywhere else "; ".join(library["missing"])
+
+
+def dense(spec: Contraction) -> list[int]:
+    """Sizes by atom, as the extension wants them."""
+    return [spec.sizes.get(x, 1) for x in range(max(spec.sizes, default=-1) + 1)]
+
+
+def copied(tensor: torch.Tensor, strides: list[int] | None) -> torch.Tensor:
+    """The tensor, or a copy of it that lies as the planner asks."""
+    if strides is None:
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _plan_of_copies(bound: cublaslt.Bound, a, b, shape, bias, flags: int, copy: dict[str, Any]) -> dict[str, Any]:
+    def as_copied(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        strides = copy.get(name, tensor.stride())
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+    return bound.explain(as_copied("a", a), as_copied("b", b), a.new_empty(shape), bias, None, flags)
+
+
+def _detail(plan: dict[str, Any]) -> str:
+    return "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
+
+
+def _refuse(*_args) -> torch.Tensor:
+    raise RuntimeError(
+        'numerics is "batch_invariant", but cuBLASLt declines this call, and no other engine makes that promise; '
+        'use "strict" or "torch", or operands that are contiguous and aligned to 16 bytes'
+    )
+
+
+def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Callable, copy: dict) -> Callable:
+    run, copy_a, copy_b = bound.run, copy.get("a"), copy.get("b")
+
+    def call(a, b, bias=None, c=None, alpha=1, beta=0):
+        # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
+        # The neg bit is a view's property that no stride shows; the library would read the memory without it.
+        if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
+            return fallback(a, b, bias, c, alpha, beta)
+        out = a.new_empty(shape)
+        x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
+        if recording.active:
+            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags())
+        if run(x, y, out, bias, c, float(alpha), float(beta), flags()):
+            return fallback(a, b, bias, c, alpha, beta)
+        return out
+
+    return call
+
+
+def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Callable:
+    """The shortest way for operands like those of the last call: the extension itself compares shapes and strides."""
+    run, empty, dtype, device = bound.plain, torch.empty_strided, like.dtype, like.device
+    strides = like.new_empty(shape).stride()
+
+    def guess(a, b):
+        if type(a) not in PLAIN or type(b) not in PLAIN or recording.active:
+            return None
+        out = empty(shape, strides, dtype=dtype, device=device)
+        return None if run(a, b, out, flags()) else out
+
+    return guess
