@@ -52,9 +52,8 @@ def decide(
         return Found(reason=plan["declined"])
     run = _call(bound, shape, flags, fallback, copy)
     if copy:
-        return Found(
-            run, f"{_detail(copied_plan(bound, a, b, shape, bias, flags(), copy))} after a copy of {' and '.join(copy)}"
-        )
+        plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
+        return Found(run, f"{_detail(plan)}, after a copy of {' and '.join(copy)}")
     return Found(run, _detail(plan), "", _guess(bound, a, shape, flags))
 
 
