@@ -45,11 +45,12 @@ Layout column_major(const RowMajor& row) {
   return found;
 }
 
-// The least cost; then fewest calls; then the most work in one matrix; then, if one side is of size 1, the other along
-// D's rows; then the D whose rows lie closest together.
+// The least cost; then no array of pointers; then fewest calls; then the most work in one matrix; then, if one side is
+// of size 1, the other along D's rows; then the D whose rows lie closest together.
 bool cheaper(const Layout& x, const Layout& y) {
   double cost_x = cost_of(x), cost_y = cost_of(y);
   if (cost_x != cost_y) return cost_x < cost_y;
+  if (x.pointers != y.pointers) return y.pointers;
   if (x.calls() != y.calls()) return x.calls() < y.calls();
   double work_x = static_cast<double>(x.rows) * static_cast<double>(x.cols);
   double work_y = static_cast<double>(y.rows) * static_cast<double>(y.cols);
