@@ -58,36 +58,61 @@ bool cheaper(const Layout& x, const Layout& y) {
   return x.rows != y.rows ? x.rows > y.rows : x.d.ld < y.d.ld;
 }
 
-// Whether the tensor's last dimension that is a side of a GEMM is of class `cls`, whatever its size.
-bool names_last(const Contraction& whole, Operand x, LabelClass cls) {
-  auto in = [&](Operand tensor, int64_t atom) {
-    for (const Dim& dim : whole.dims[tensor]) {
+// The classes of a tensor's dimensions as the spec names them, whatever their sizes. A dimension without atoms is one
+// of size 1, which is the operand's own side; in D it is that of the class that D has no label of.
+class NamedOrder {
+ public:
+  explicit NamedOrder(const Contraction& whole) : whole_(whole) {}
+
+  // Whether the last dimension that is a side of a GEMM is of class `cls`.
+  bool ends_in(Operand x, LabelClass cls) const {
+    LabelClass last = LabelClass::kNone;
+    for (const Dim& dim : whole_.dims[x]) {
+      LabelClass found = dim.empty() ? unlabelled(x) : class_of_atom(dim.back());
+      if (found != LabelClass::kBatch) last = found;
+    }
+    return last == cls;
+  }
+
+ private:
+  LabelClass unlabelled(Operand x) const {
+    if (x != kD) return x == kA ? LabelClass::kM : LabelClass::kN;
+    for (LabelClass cls : {LabelClass::kM, LabelClass::kN}) {
+      if (!has(kD, cls)) return cls;
+    }
+    return LabelClass::kBatch;
+  }
+  bool has(Operand x, LabelClass cls) const {
+    for (const Dim& dim : whole_.dims[x]) {
+      for (int64_t atom : dim) {
+        if (class_of_atom(atom) == cls) return true;
+      }
+    }
+    return false;
+  }
+  LabelClass class_of_atom(int64_t atom) const { return class_of(in(kA, atom), in(kB, atom), in(kD, atom)); }
+  bool in(Operand x, int64_t atom) const {
+    for (const Dim& dim : whole_.dims[x]) {
       if (std::find(dim.begin(), dim.end(), atom) != dim.end()) return true;
     }
     return false;
-  };
-  bool last = false;
-  for (const Dim& dim : whole.dims[x]) {
-    for (int64_t atom : dim) {
-      LabelClass found = class_of(in(kA, atom), in(kB, atom), in(kD, atom));
-      if (found != LabelClass::kBatch) last = found == cls;
-    }
   }
-  return last;
-}
+
+  const Contraction& whole_;
+};
 
 // Looks at every choice of the matrix's labels, keeps the cheapest, and for a refusal the reason of the choice that
 // went furthest.
 class Chooser {
  public:
   Chooser(const Labels& labels, const Contraction& whole, const Demands& demands)
-      : labels_(labels), whole_(whole), demands_(demands) {}
+      : labels_(labels), whole_(whole), demands_(demands), order_(whole) {}
 
   Layout run() {
     auto summed = of(LabelClass::kK);
     if (summed.size() > 1) return refused("the summed labels do not merge into one k in both operands");
     for (bool left_is_a : {true, false}) {
-      if (demands_.order_of_spec && left_is_a == names_last(whole_, kD, LabelClass::kM)) continue;
+      if (demands_.order_of_spec && left_is_a == order_.ends_in(kD, LabelClass::kM)) continue;
       for (Side outer : of(left_is_a ? LabelClass::kM : LabelClass::kN)) {
         for (Side inner : of(left_is_a ? LabelClass::kN : LabelClass::kM)) try_one(left_is_a, outer, inner, summed[0]);
       }
@@ -150,9 +175,9 @@ class Chooser {
     Operand left = row->left_is_a ? kA : kB, right = row->left_is_a ? kB : kA;
     const char* const reasons[] = {"a is not a matrix in memory: no side is contiguous, or rows overlap",
                                    "b is not a matrix in memory: no side is contiguous, or rows overlap"};
-    bool k_last = names_last(whole_, left, LabelClass::kK);
+    bool k_last = order_.ends_in(left, LabelClass::kK);
     if (!store(&row->left, outer, k, left, k_last, false)) return fail(4, reasons[left]);
-    k_last = names_last(whole_, right, LabelClass::kK);
+    k_last = order_.ends_in(right, LabelClass::kK);
     if (!store(&row->right, k, inner, right, !k_last, true)) return fail(4, reasons[right]);
     return true;
   }
@@ -242,6 +267,7 @@ class Chooser {
   const Labels& labels_;
   const Contraction& whole_;
   const Demands& demands_;
+  NamedOrder order_;
   bool found_ = false;
   Layout best_;
   int stage_ = 0;
