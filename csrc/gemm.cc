@@ -3,19 +3,17 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "explain.h"
-#include "hex.h"
 #include "key.h"
 #include "launch.h"
 #include "plan_cache.h"
+#include "refusals.h"
 #include "workspace.h"
 
 namespace lt {
 namespace {
-
-constexpr int kMaxCandidates = 256;
 
 void check_flags(int64_t flags) {
   if (flags & ~static_cast<int64_t>(kAllFlags)) {
@@ -30,51 +28,6 @@ bool serves(const Library& library, const DLDevice& device) {
 }
 
 void* stream_of(const DLDevice& device) { return TVMFFIEnvGetStream(device.device_type, device.device_id); }
-
-Types types_of(const Tensors& tensors, int64_t flags) {
-  return lt::types_of(tensors[kA].dtype, tensors[kB].dtype, tensors[kD].dtype, flags);
-}
-
-// int8 products are scaled by whole numbers.
-void check_scalars(const Types& types, Scalars scalars) {
-  for (double value : {scalars.alpha, scalars.beta}) {
-    if (!types.int8() || (value == std::floor(value) && std::abs(value) < 2147483648.0)) continue;
-    throw ArgumentError("alpha and beta of an int8 product must be whole int32 numbers, one was " +
-                        std::to_string(value) + ".");
-  }
-}
-
-void check_scales(const Contraction& contraction, const Tensors& tensors, const Types& types) {
-  for (int x : {kA, kB}) {
-    if (!tensors.scale[x]) continue;
-    std::string name = x == kA ? "scale_a" : "scale_b";
-    if (!types.fp8()) throw ArgumentError(name + " was given, but only fp8 operands are scaled.");
-    int64_t side = 1;
-    LabelClass own = x == kA ? LabelClass::kM : LabelClass::kN;
-    for (size_t i = 0; i < contraction.sizes.size(); ++i) {
-      if (contraction.classes[i] != own) continue;
-      if (__builtin_mul_overflow(side, contraction.sizes[i], &side)) side = INT64_MAX;
-    }
-    int64_t count = elements_of(*tensors.scale[x]);
-    if (count != 1 && count != side) {
-      throw ArgumentError(name + " has " + std::to_string(count) + " elements where 1 or " + std::to_string(side) +
-                          " are right.");
-    }
-  }
-}
-
-// Row-wise scales are one vector along each side of one matrix, and newer than the tensors' own.
-std::string refusal_of_scales(const Tensors& tensors, const std::vector<Layout>& layouts, const Library* library) {
-  bool vector_a = tensors.scale[kA] && elements_of(*tensors.scale[kA]) > 1;
-  bool vector_b = tensors.scale[kB] && elements_of(*tensors.scale[kB]) > 1;
-  if (!vector_a && !vector_b) return "";
-  const Layout& layout = layouts[0];
-  bool one = layouts.size() == 1 && layout.batch == 1 && layout.steps() == 1;
-  if (!one) return "row-wise scales belong to one matrix";
-  if (layout.cols > 1 && layout.rows > 1 && vector_a != vector_b) return "one scale is row-wise, the other is not";
-  if (library && library->version() < kOuterVectorVersion) return "row-wise scales need cublasLt 12.9";
-  return "";
-}
 
 // Whether the strides and address are those of a view of a complex tensor's parts, and so the tensor may carry a neg
 // bit, which DLPack does not tell: every step is a whole number of pairs and the address is that of a second half.
@@ -130,21 +83,6 @@ Outcome Gemm::run_plain(const Tensors& tensors, int64_t flags) {
   }
   if (maybe_negative(tensors[kA]) || maybe_negative(tensors[kB])) return Outcome::kMaybeNegative;
   return run(tensors, {}, flags);
-}
-
-Outcome Gemm::run_with(Tensors tensors, Scalars scalars, int64_t flags, const std::string& algo) {
-  cublasLtMatmulAlgo_t given;
-  if (!from_hex(algo, &given, sizeof(given))) throw ArgumentError("algo must be 128 digits of lower-case hex.");
-  Library* library = prepare(&tensors, scalars, flags);
-  Found found = tunable(tensors, flags, library);
-  Part& part = found.parts[0];
-  DeviceGuard guard(*library, tensors[kA].device.device_id);
-  auto plan = std::make_shared<Plan>(plan_with(*library, library->handle(tensors[kA].device.device_id), part.key,
-                                               pointers_of(contraction_, tensors, part.layout, 0), given));
-  if (!plan->refusal.empty()) return Outcome::kDeclined;
-  part.plan = plan;
-  launch(contraction_, tensors, scalars, types_of(tensors, flags), library, found.parts);
-  return Outcome::kComputed;
 }
 
 std::shared_ptr<const Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
@@ -212,59 +150,6 @@ std::shared_ptr<Found> Gemm::make(const Tensors& tensors, int64_t flags, Library
     found->parts.push_back(std::move(part));
   }
   return found;
-}
-
-// What the tensors refuse, with or without a layout.
-std::string Gemm::refusal_of(const Tensors& tensors, const Types& types, const std::vector<Layout>& layouts,
-                             const Library* library) const {
-  if (!layouts[0].refusal.empty()) return layouts[0].refusal;
-  for (const Layout& layout : layouts) {
-    int64_t alignment = 256;
-    for (Operand x : {kA, kB, kD, kC, kBias, kAux}) {
-      if (!tensors.has(x)) continue;
-      int64_t found = alignment_of(data_of(tensors[x]));
-      if (found < item_size(tensors[x]))
-        return std::string(name_of(x)) + " does not lie on a multiple of its element size";
-      if (x <= kB || x == kD) alignment = std::min(alignment, found);
-    }
-    std::string refusal = lt::refusal_of(types, layout, alignment);
-    if (!refusal.empty()) return refusal;
-    bool in_place = tensors.has(kC) && data_of(tensors[kC]) == data_of(tensors[kD]);
-    bool same_loops = true;
-    for (const Loop& loop : layout.loops) same_loops = same_loops && loop.stride[kC] == loop.stride[kD];
-    if (in_place && !(layout.c == layout.d && same_loops)) return "c is out's own memory in another layout";
-  }
-  if (library && !library->can_switch_devices()) return "the CUDA runtime that goes with this cublasLt is not loaded";
-  return refusal_of_scales(tensors, layouts, library);
-}
-
-Found Gemm::tunable(const Tensors& tensors, int64_t flags, Library* library) const {
-  Found found = *make(tensors, flags, library);
-  if (found.parts.size() != 1 || !found.parts[0].plan) {
-    throw ArgumentError("there is no one plan to tune: " +
-                        (found.refusal.empty() ? "the contraction takes several" : found.refusal) + ".");
-  }
-  return found;
-}
-
-std::string Gemm::candidates(const Tensors& tensors, int64_t flags, int64_t count) const {
-  if (count < 1 || count > kMaxCandidates)
-    throw ArgumentError("count must be 1 to 256, was " + std::to_string(count) + ".");
-  Tensors copy = tensors;
-  Library* library = prepare(&copy, {1, copy.has(kC) ? 1.0 : 0.0}, flags);
-  Found found = tunable(copy, flags, library);
-  const Part& part = found.parts[0];
-  DeviceGuard guard(*library, tensors[kA].device.device_id);
-  auto plans = lt::candidates(*library, library->handle(tensors[kA].device.device_id), part.key,
-                              pointers_of(contraction_, copy, part.layout, 0), static_cast<int>(count));
-  std::vector<std::string> algos;
-  for (const Plan& plan : plans) {
-    JsonObject json;
-    json.add("algo", to_hex(&plan.algo, sizeof(plan.algo)));
-    algos.push_back(json.add("workspace", static_cast<int64_t>(plan.workspace)).text());
-  }
-  JsonObject json;
-  return json.add("key", part.key.to_hex()).add_raw("candidates", to_json_list(algos)).text();
 }
 
 std::string Gemm::explain(const Tensors& tensors, int64_t flags) const {

@@ -8,6 +8,7 @@
 
 #include "contraction.h"
 #include "copies.h"
+#include "fork.h"
 #include "layout.h"
 #include "plan.h"
 #include "signature.h"
@@ -61,11 +62,9 @@ class Gemm {
   std::shared_ptr<Found> make(const Tensors& tensors, int64_t flags, Library* library) const;
   std::vector<Layout> layouts_of(const Tensors& tensors, const Demands& demands, Copies* copies) const;
   Found tunable(const Tensors& tensors, int64_t flags, Library* library) const;
-  std::string refusal_of(const Tensors& tensors, const Types& types, const std::vector<Layout>& layouts,
-                         const Library* library) const;
 
   const Contraction contraction_;
-  std::mutex mutex_;  // held to copy or replace `last_`, never while the library is called
+  std::mutex& mutex_ = pooled_mutex(this);  // held to copy or replace `last_`, never while anything is called
   std::shared_ptr<const Found> last_;
 };
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "fork.h"
+
 namespace lt {
 namespace {
 
@@ -94,9 +96,14 @@ Library& Library::open(const std::string& path, const std::string& override_path
   static std::mutex mutex;
   // Leaked on purpose: at exit CUDA may be gone before this is.
   static auto& opened = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Library>>;
+  static std::once_flag once;
+  std::call_once(once, [] { hold_across_fork(&mutex); });
   std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Library>& library = opened[{path, override_path}];
-  if (!library) library = std::make_unique<Library>(path, override_path);
+  if (!library) {
+    library = std::make_unique<Library>(path, override_path);
+    hold_across_fork(&library->creating_);
+  }
   current_library.store(library.get(), std::memory_order_release);
   return *library;
 }

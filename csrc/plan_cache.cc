@@ -1,7 +1,11 @@
 // The plan cache's list and index.
 #include "plan_cache.h"
 
+#include "fork.h"
+
 namespace lt {
+
+PlanCache::PlanCache() { hold_across_fork(&mutex_); }
 
 PlanCache& PlanCache::global() {
   static auto& cache = *new PlanCache;  // leaked on purpose: threads may still call when statics are destroyed

@@ -31,6 +31,7 @@ class PlanCache {
   CacheStats stats();
 
  private:
+  PlanCache();
   using Entry = std::pair<PlanKey, std::shared_ptr<const Plan>>;
   void shrink();  // with the lock held
 

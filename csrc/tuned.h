@@ -9,6 +9,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "fork.h"
+
 namespace lt {
 
 class Tuned {
@@ -39,9 +41,9 @@ class Tuned {
   }
 
   int64_t size() const { return size_.load(std::memory_order_acquire); }
-  std::mutex& mutex() { return mutex_; }
 
  private:
+  Tuned() { hold_across_fork(&mutex_); }
   std::mutex mutex_;
   std::atomic<int64_t> size_{0};
   std::unordered_map<std::string, cublasLtMatmulAlgo_t> algos_;

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "fork.h"
+
 namespace lt {
 namespace {
 
@@ -41,6 +43,7 @@ class Buffers {
   }
 
  private:
+  Buffers() { hold_across_fork(&mutex_); }
   std::mutex mutex_;
   std::map<Key, Buffer> buffers_;
 };
