@@ -268,9 +268,8 @@ from thunder_gemm_ex.engines import cublaslt
 from tests.double.build import Double, real_library
 double = Double({path!r})
 double.lib.double_want_workspace(4096)
-opened = cublaslt.use_library(str(real_library()), {path!r})
-opened.__enter__()
 bound = cublaslt.bind([[0], [2]], [[2], [1]], None, [[0], [1]], [5, 6, 7])
+cublaslt.extension().open_library(str(real_library()), {path!r})
 def call():
     assert bound.run(torch.ones(5, 7), torch.ones(7, 6), torch.empty(5, 6), None, None, 1.0, 0.0, 0) == 0
 def work():
@@ -280,10 +279,6 @@ def work():
 for _ in range(4):
     threading.Thread(target=work).start()
 call()
-class Late:
-    def __del__(self):
-        call()
-late = Late()
 import atexit
 atexit.register(call)
 """
