@@ -1,4 +1,4 @@
-// Finds how a call is computed: the contraction's last answer first, then planner and plan cache.
+// Finds how a call is computed: the contraction's own last answers first, then planner and plan cache.
 #include "gemm.h"
 
 #include <tvm/ffi/extra/c_env_api.h>
@@ -81,30 +81,45 @@ Outcome Gemm::run_plain(const Tensors& tensors, int64_t flags) {
   for (Operand x : {kA, kB, kD}) {
     if (!is_one_of(tensors[x], contraction_.shape[x], tensors[kA])) return Outcome::kOtherTensors;
   }
+  Library* library = Library::current();
+  if (!library || !serves(*library, tensors[kA].device)) return Outcome::kOtherTensors;
   if (maybe_negative(tensors[kA]) || maybe_negative(tensors[kB])) return Outcome::kMaybeNegative;
   return run(tensors, {}, flags);
 }
 
 std::shared_ptr<const Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
   Signature signature = signature_of(tensors, flags, *library);
-  std::shared_ptr<const Found> last;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    last = last_;
-  }
+  std::shared_ptr<const Found> known = recall(signature);
   // An array of pointers is copied from the host's memory, which a captured graph would read again when it is replayed:
   // there a loop is taken, in `make`.
-  bool captured = last && by_pointers(*last) && library->capturing(stream_of(tensors[kA].device));
-  if (last && !captured && last->signature == signature) {
-    if (!last->parts.empty() && last->parts[0].plan) PlanCache::global().count_hit();
-    return last;
+  bool captured = known && by_pointers(*known) && library->capturing(stream_of(tensors[kA].device));
+  if (known && !captured) {
+    if (!known->parts.empty() && known->parts[0].plan) PlanCache::global().count_hit();
+    return known;
   }
   auto made = make(tensors, flags, library);
   made->signature = signature;
-  if (library->capturing(stream_of(tensors[kA].device)) && library->has_pointer_array_batches()) return made;
-  std::lock_guard<std::mutex> lock(mutex_);
-  last_ = made;
+  bool passing = library->has_pointer_array_batches() && library->capturing(stream_of(tensors[kA].device));
+  if (!passing) remember(made);
   return made;
+}
+
+std::shared_ptr<const Found> Gemm::recall(const Signature& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < recent_.size() && recent_[i]; ++i) {
+    if (!(recent_[i]->signature == signature)) continue;
+    if (i > 0) std::swap(recent_[i], recent_[i - 1]);
+    return recent_[i > 0 ? i - 1 : 0];
+  }
+  return nullptr;
+}
+
+// The one least often recalled goes: every recall takes an answer one place forward.
+void Gemm::remember(const std::shared_ptr<const Found>& made) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  size_t free = 0;
+  while (free + 1 < recent_.size() && recent_[free]) ++free;
+  recent_[free] = made;
 }
 
 std::vector<Layout> Gemm::layouts_of(const Tensors& tensors, const Demands& demands, Copies* copies) const {

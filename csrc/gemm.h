@@ -1,6 +1,7 @@
 // Eighth in the flow: one contraction, bound once, run on tensors: D = epilogue(alpha * A B + beta * C + bias).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,7 +46,8 @@ class Gemm {
   // fit the contraction, LibraryError when the library fails.
   Outcome run(Tensors tensors, Scalars scalars, int64_t flags);
   // The same where a, b and out are all there is, for a caller that guessed what they are: says, instead of throwing,
-  // that they are others than were bound, and that one may be a negative view, whose bit is not seen here.
+  // that they are others than were bound or on no device of the library's, and that one may be a negative view, whose
+  // bit is not seen here.
   Outcome run_plain(const Tensors& tensors, int64_t flags);
   // The layout and plan as JSON, nothing computed; the plan only where a library is open.
   std::string explain(const Tensors& tensors, int64_t flags) const;
@@ -59,13 +61,18 @@ class Gemm {
  private:
   Library* prepare(Tensors* tensors, Scalars scalars, int64_t flags) const;
   std::shared_ptr<const Found> find(const Tensors& tensors, int64_t flags, Library* library);
+  std::shared_ptr<const Found> recall(const Signature& signature);
+  void remember(const std::shared_ptr<const Found>& made);
   std::shared_ptr<Found> make(const Tensors& tensors, int64_t flags, Library* library) const;
   std::vector<Layout> layouts_of(const Tensors& tensors, const Demands& demands, Copies* copies) const;
   Found tunable(const Tensors& tensors, int64_t flags, Library* library) const;
 
   const Contraction contraction_;
-  std::mutex& mutex_ = pooled_mutex(this);  // held to copy or replace `last_`, never while anything is called
-  std::shared_ptr<const Found> last_;
+  // Answers that are found without planning. More than one, since outputs are allocated anew for every call, and how
+  // they are aligned differs.
+  static constexpr size_t kRecent = 8;
+  std::mutex& mutex_ = pooled_mutex(this);  // held to read or write `recent_`, never while anything is called
+  std::array<std::shared_ptr<const Found>, kRecent> recent_;
 };
 
 }  // namespace lt

@@ -11,7 +11,9 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from thunder_gemm_ex.engines import aten, cublaslt_calls
+import torch
+
+from thunder_gemm_ex.engines import aten, cublaslt_calls, recording
 from thunder_gemm_ex.spec import Contraction, Pattern, parse
 
 # Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
@@ -84,7 +86,7 @@ class Site:
         found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=_forced)
         if found.run is None:
             return dataclasses.replace(fallback, reason=found.reason)
-        if found.guess is not None and not self.terms.any:
+        if found.guess is not None and not self.terms.any and not recording.active:
             _guesses[self.text] = found.guess
         return Decision("cublaslt", found.detail, found.reason, found.run)
 
@@ -102,8 +104,9 @@ def _generic(pattern: Pattern) -> Contraction | None:
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
-# What the cublaslt engine did last for a spec: tried first, and says None where the operands are others than then.
-_guesses: dict[str, Callable] = {}
+# How the cublaslt engine did a spec last: tried first, and found out by the extension where the operands are others.
+_guesses: dict[str, cublaslt_calls.Guess] = {}
+_TENSOR, _PARAMETER, _empty_like = torch.Tensor, torch.nn.Parameter, torch.empty_like
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
 _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
@@ -137,16 +140,29 @@ def run_gemm(a, b, spec, bias=None, alpha=1):
     """What a compiled trace calls as `gemm`: D = alpha * a b + bias."""
     if bias is not None or alpha != 1:
         return site(spec, aten.Terms(alpha=alpha != 1, bias=bias is not None))(a, b, bias, None, alpha, 0)
+    if spec in _guesses:
+        # Written out here: a call more would cost as much as all of these lines.
+        run, template, flags = _guesses[spec]
+        type_a, type_b = type(a), type(b)
+        if (type_a is _TENSOR or type_a is _PARAMETER) and (type_b is _TENSOR or type_b is _PARAMETER):
+            out = _empty_like(template)
+            if run(a, b, out, flags()) == 0:
+                return out
     call = _direct_calls.get(spec)
     if call is not None and not a.is_cuda:
         return call(a, b)
-    guess = _guesses.get(spec)
-    if guess is not None:
-        out = guess(a, b)
-        if out is not None:
-            return out
     found = _plain_sites.get(spec)
     return site(spec)(a, b) if found is None else found(a, b)
+
+
+def _without_guesses() -> Callable[[], None]:
+    saved = dict(_guesses)
+    _guesses.clear()
+    return lambda: _guesses.update(saved)
+
+
+# Guesses go past the place where calls are noted.
+recording.suspended.append(_without_guesses)
 
 
 @contextlib.contextmanager

@@ -17,17 +17,21 @@ from thunder_gemm_ex.spec import Contraction
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+# (run, template, flags): run(a, b, torch.empty_like(template), flags()) is 0 and has computed where a and b are as they were
+# when this was decided; the extension compares shapes, strides, dtypes and devices, and sees where a neg bit may be.
+Guess = tuple[Callable[..., int], torch.Tensor, Callable[[], int]]
+
+
 class Found(NamedTuple):
     """What was decided for one signature. `run` is None where the engine declined, for `reason`.
 
-    run(a, b, bias, c, alpha, beta) computes; guess(a, b) does so where a and b are as they were when this was decided, and
-    says None otherwise. `guess` is None where there is more to do than one call.
+    run(a, b, bias, c, alpha, beta) computes. `guess` is None where there is more to do than one call.
     """
 
     run: Callable | None = None
     detail: str = ""
     reason: str = ""
-    guess: Callable | None = None
+    guess: Guess | None = None
 
 
 def decide(
@@ -119,15 +123,8 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
     return call
 
 
-def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Callable:
-    """The shortest way for operands like those of the last call: the extension itself compares shapes and strides."""
-    run, empty, dtype, device = bound.plain, torch.empty_strided, like.dtype, like.device
-    strides = like.new_empty(shape).stride()
-
-    def guess(a, b):
-        if type(a) not in PLAIN or type(b) not in PLAIN or recording.active:
-            return None
-        out = empty(shape, strides, dtype=dtype, device=device)
-        return None if run(a, b, out, flags()) else out
-
-    return guess
+def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Guess:
+    # What the output is like; it keeps no memory. empty_like is the quickest of torch's ways to allocate.
+    template = like.detach().new_empty(shape)
+    template.untyped_storage().resize_(0)
+    return bound.plain, template, flags

@@ -50,11 +50,12 @@ def _plain() -> int:
 
 
 def _fp32() -> int:
+    # On every call's path: few names, few branches.
     try:
-        tf32 = _old_tf32()
+        flags = TF32 if _old_tf32() else 0
     except RuntimeError:  # the new API was used and says something else: it is the one that counts
-        tf32 = _new_precision("cuda", "matmul") == "tf32"
-    return (TF32 if tf32 else 0) | (DETERMINISTIC if _deterministic() else 0)
+        flags = TF32 if _new_precision("cuda", "matmul") == "tf32" else 0
+    return flags | DETERMINISTIC if _deterministic() else flags
 
 
 def _fp16() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -13,6 +13,8 @@ from thunder_gemm_ex.engines.cublaslt import Bound
 # Whether somebody listens: read at every call, so a plain name of this module.
 active = False
 _calls: list[Call] = []
+# What goes past `note` otherwise: each is called when recording starts, and what it returns when it ends.
+suspended: list[Callable[[], Callable[[], None]]] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,10 @@ def recorded() -> Iterator[list[Call]]:
     if active:
         raise RuntimeError("calls are being recorded already: one tuning at a time")
     active, _calls = True, []
+    resume = [suspend() for suspend in suspended]
     try:
         yield _calls
     finally:
         active, _calls = False, []
+        for each in resume:
+            each()
