@@ -63,6 +63,7 @@ Library* Gemm::prepare(Tensors* tensors, Scalars scalars, int64_t flags) const {
   if (scalars.beta != 0 && !tensors->has(kC)) {
     throw ArgumentError("beta is " + std::to_string(scalars.beta) + ", but there is no c to scale.");
   }
+  if ((*tensors)[kA].dtype.bits > 8 && !tensors->scale[kA] && !tensors->scale[kB]) return library;
   Types types = types_of(*tensors, flags);
   check_scalars(types, scalars);
   check_scales(contraction_, *tensors, types);
@@ -73,7 +74,7 @@ Outcome Gemm::run(Tensors tensors, Scalars scalars, int64_t flags) {
   Library* library = prepare(&tensors, scalars, flags);
   auto found = find(tensors, flags, library);
   if (!found->refusal.empty()) return Outcome::kDeclined;
-  launch(contraction_, tensors, scalars, types_of(tensors, flags), library, found->parts);
+  launch(contraction_, tensors, scalars, found->types, library, found->parts);
   return Outcome::kComputed;
 }
 
@@ -84,7 +85,16 @@ Outcome Gemm::run_plain(const Tensors& tensors, int64_t flags) {
   Library* library = Library::current();
   if (!library || !serves(*library, tensors[kA].device)) return Outcome::kOtherTensors;
   if (maybe_negative(tensors[kA]) || maybe_negative(tensors[kB])) return Outcome::kMaybeNegative;
-  return run(tensors, {}, flags);
+  // Anything unusual goes the way that checks and says it.
+  if (!contraction_.epilogue.is_default() || data_of(tensors[kD]) == data_of(tensors[kA]) ||
+      data_of(tensors[kD]) == data_of(tensors[kB]) || tensors[kA].dtype.bits <= 8) {
+    return run(tensors, {}, flags);
+  }
+  check_flags(flags);
+  auto found = find(tensors, flags, library);
+  if (!found->refusal.empty()) return Outcome::kDeclined;
+  launch(contraction_, tensors, {}, found->types, library, found->parts);
+  return Outcome::kComputed;
 }
 
 std::shared_ptr<const Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
@@ -139,7 +149,7 @@ std::vector<Layout> Gemm::layouts_of(const Tensors& tensors, const Demands& dema
 
 std::shared_ptr<Found> Gemm::make(const Tensors& tensors, int64_t flags, Library* library) const {
   auto found = std::make_shared<Found>();
-  Types types = types_of(tensors, flags);
+  Types types = found->types = types_of(tensors, flags);
   int device = tensors[kA].device.device_id;
   Demands demands = demands_of(types, flags, library ? library->compute_capability_major(device) : 0);
   demands.pointer_arrays = library && library->has_pointer_array_batches() && !tensors.scale[0] && !tensors.scale[1] &&

@@ -32,6 +32,7 @@ struct Part {
 // Why nothing is computed, or how it is. Immutable once made: threads share it.
 struct Found {
   Signature signature;
+  Types types;
   std::string refusal;
   std::vector<Part> parts;
 };
