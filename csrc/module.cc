@@ -5,6 +5,7 @@
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/optional.h>
 
@@ -81,6 +82,12 @@ void cache_clear() { lt::PlanCache::global().clear(); }
 void set_cache_capacity(int64_t plans) {
   if (plans < 1) TVM_FFI_THROW(ValueError) << "plans must be at least 1, was " << plans << ".";
   lt::PlanCache::global().set_capacity(plans);
+}
+
+// Whether the stream that work on the tensor would go to is being captured into a graph.
+bool captured(DLTensor* tensor) {
+  lt::Library* library = lt::Library::current();
+  return library && library->capturing(TVMFFIEnvGetStream(tensor->device.device_type, tensor->device.device_id));
 }
 
 void tuned_put(const ffi::String& key, const ffi::String& algo) {
@@ -176,6 +183,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(cache_stats, cache_stats);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(cache_clear, cache_clear);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(set_cache_capacity, set_cache_capacity);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(set_workspace_bytes, lt::set_workspace_limit);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(captured, captured);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(tuned_put, tuned_put);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(tuned_apply, tuned_apply);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(tuned_clear, tuned_clear);

@@ -10,6 +10,7 @@ from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager import gemm
 from thunder_gemm_ex.executor import gemm_ex
 from thunder_gemm_ex.report import Report, Row, explain
+from thunder_gemm_ex.tuning import tune
 from thunder_gemm_ex.ways_in import disable, enable, executors
 
-__all__ = ["Report", "Row", "__version__", "disable", "enable", "executors", "explain", "gemm", "gemm_ex"]
+__all__ = ["Report", "Row", "__version__", "disable", "enable", "executors", "explain", "gemm", "gemm_ex", "tune"]

@@ -155,6 +155,13 @@ def run_gemm(a, b, spec, bias=None, alpha=1):
     return site(spec)(a, b) if found is None else found(a, b)
 
 
+def forget() -> None:
+    """Decide anew at the next call of every spec: what was decided may have been tuned since."""
+    for found in _sites.values():
+        found.decisions.clear()
+    _guesses.clear()
+
+
 def _without_guesses() -> Callable[[], None]:
     saved = dict(_guesses)
     _guesses.clear()

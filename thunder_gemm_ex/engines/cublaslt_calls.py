@@ -45,20 +45,39 @@ def decide(
     reason = refusal(spec, a, anywhere=anywhere)
     if reason:
         return Found(reason=reason)
+    while before_first:
+        before_first.pop()()
     flags = flags_reader(a.dtype, numerics)
     if numerics == "batch_invariant":
         fallback = _refuse
     bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, dense(spec))
     shape = spec.shape(spec.out)
-    plan = bound.explain(a, b, a.new_empty(shape), bias, None, flags())
+    plan = bound.explain(a, b, new_output(a, shape), bias, None, flags())
     copy = plan.get("copy", {})
     if plan["declined"] and not copy:
         return Found(reason=plan["declined"])
+    if not copy and _aten_is_faster(bound, a, b, shape, bias, flags()):
+        return Found(reason="ATen was faster when this problem was tuned")
     run = _call(bound, shape, flags, fallback, copy)
     if copy:
         plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
         return Found(run, f"{_detail(plan)}, after a copy of {' and '.join(copy)}")
     return Found(run, _detail(plan), "", _guess(bound, a, shape, flags))
+
+
+# Keys of plans that ATen computes faster, as tuning found out; `tuning` fills it.
+aten_faster: set[str] = set()
+# Called once, before the first decision: `tuning` reads here what was tuned in earlier processes.
+before_first: list[Callable[[], None]] = []
+
+
+def _aten_is_faster(bound: cublaslt.Bound, a, b, shape, bias, flags: int) -> bool:
+    if not aten_faster:
+        return False
+    try:
+        return bound.candidates(a, b, new_output(a, shape), bias, None, flags, count=1)["key"] in aten_faster
+    except ValueError:  # several plans: never tuned
+        return False
 
 
 def refusal(spec: Contraction, a: torch.Tensor, *, anywhere: bool = False) -> str:
@@ -104,6 +123,11 @@ def _refuse(*_args) -> torch.Tensor:
     )
 
 
+def new_output(a: torch.Tensor, shape) -> torch.Tensor:
+    """Memory for a product: of a's type, contiguous."""
+    return a.new_empty(shape)
+
+
 def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Callable, copy: dict) -> Callable:
     run, copy_a, copy_b = bound.run, copy.get("a"), copy.get("b")
 
@@ -112,10 +136,10 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
         # The neg bit is a view's property that no stride shows; the library would read the memory without it.
         if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
             return fallback(a, b, bias, c, alpha, beta)
-        out = a.new_empty(shape)
+        out = new_output(a, shape)
         x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
         if recording.active:
-            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags())
+            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags(), fallback)
         if run(x, y, out, bias, c, float(alpha), float(beta), flags()):
             return fallback(a, b, bias, c, alpha, beta)
         return out

@@ -13,6 +13,7 @@ from thunder_gemm_ex.engines.cublaslt import Bound
 # Whether somebody listens: read at every call, so a plain name of this module.
 active = False
 _calls: list[Call] = []
+_seen: set[tuple] = set()
 # What goes past `note` otherwise: each is called when recording starts, and what it returns when it ends.
 suspended: list[Callable[[], Callable[[], None]]] = []
 
@@ -30,17 +31,29 @@ class Call:
     alpha: float
     beta: float
     flags: int
+    aten: Callable  # the same with ATen: (a, b, bias, c, alpha, beta) -> out
+
+    @property
+    def terms(self) -> tuple:
+        """What follows a, b and out in `Bound.full`, up to the algorithm."""
+        return (self.bias, self.c, None, None, None, self.alpha, self.beta, self.flags)
 
 
 def note(*call) -> None:
-    """Remember a call that is about to be made."""
-    _calls.append(Call(*call))
+    """Remember a call that is about to be made, the first of those that are alike: tensors are kept alive by it."""
+    made = Call(*call)
+    tensors = (made.a, made.b, made.out, made.bias, made.c)
+    alike = (id(made.bound), made.flags, *(None if t is None else (t.stride(), t.data_ptr() % 256) for t in tensors))
+    if alike not in _seen:
+        _seen.add(alike)
+        _calls.append(made)
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
     """Within this block calls are noted in the list that it yields."""
     global active, _calls
+    _seen.clear()
     if active:
         raise RuntimeError("calls are being recorded already: one tuning at a time")
     active, _calls = True, []
