@@ -132,6 +132,9 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
     run, copy_a, copy_b = bound.run, copy.get("a"), copy.get("b")
 
     def call(a, b, bias=None, c=None, alpha=1, beta=0):
+        # A subclass looks like the tensors that were decided for and may mean something else.
+        if type(a) not in PLAIN or type(b) not in PLAIN:
+            return fallback(a, b, bias, c, alpha, beta)
         # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
         # The neg bit is a view's property that no stride shows; the library would read the memory without it.
         if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
