@@ -52,20 +52,33 @@ class Sanitized:
         )
         return target
 
-    def run(self, program: str, *args: object, timeout: float = 600) -> dict[str, int]:
-        """The numbers that the program printed. AssertionError with its words when it fails."""
+    def link(self, program: str) -> Path:
+        """The program's file, made when it is first asked for."""
         target = self.folder / program
         if not target.exists():
             main = self._compile(NATIVE / f"{program}.cc")
             link = ["-L", str(self.tvm.parent), "-ltvm_ffi", f"-Wl,-rpath,{self.tvm.parent}", "-ldl", "-pthread"]
             subprocess.run(["g++", *self.flags, *map(str, (main, *self.objects)), "-o", str(target), *link], check=True)
-        command = [str(target), str(self.double), str(real_library()), *map(str, args)]
+        return target
+
+    def run(self, program: str, *args: object, timeout: float = 600) -> dict[str, int]:
+        """The numbers that the program printed. AssertionError with its words when it fails."""
+        command = [str(self.link(program)), str(self.double), str(real_library()), *map(str, args)]
         done = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == 0, done.stdout + done.stderr[-6000:]
         return {name: int(n) for name, n in re.findall(r"(\w+) (-?\d+)", done.stdout)}
 
 
+def main(program: str, count: int, seed: int = 1) -> None:
+    """`count` problems from `seed` on, shared out among the cores."""
+    cores = os.cpu_count() or 1
+    share = -(-count // cores)
+    with tempfile.TemporaryDirectory() as made, concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        built = Sanitized(Path(made), "address")
+        built.link(program)
+        parts = list(pool.map(lambda i: built.run(program, share, seed + i * share, timeout=100_000), range(cores)))
+    print({name: sum(part[name] for part in parts) for name in parts[0]})
+
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        count, seed = (int(x) for x in (*sys.argv[2:], "1", "1")[:2])
-        print(Sanitized(Path(made), "address").run(sys.argv[1], count, seed, timeout=100_000))
+    main(sys.argv[1], *(int(x) for x in sys.argv[2:]))

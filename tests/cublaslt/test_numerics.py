@@ -171,6 +171,21 @@ def test_nothing_else_makes_that_promise(double):
         found.run(torch.randn(8, 5).t()[:, ::1].as_strided((5, 8), (3, 2)), b)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        (torch.ones(5, 8, dtype=torch.int64), torch.ones(6, 8, dtype=torch.int64), "not among the types"),
+        (torch.randn(5, 8)[:, :1].expand(5, 8), torch.randn(6, 8)[:, :1].expand(6, 8), "is not a matrix"),
+    ],
+)
+def test_what_the_engine_never_computes_is_refused_too(double, a, b, reason):
+    fallback = lambda *args: pytest.fail("went to ATen")  # noqa: E731
+    found = cublaslt_calls.decide(SPEC, a, b, None, fallback, anywhere=True, numerics="batch_invariant")
+    with pytest.raises(RuntimeError, match=f'numerics is "batch_invariant".*{reason}'):
+        found.run(a, b)
+    assert cublaslt_calls.decide(SPEC, a, b, None, fallback, anywhere=True).run is None
+
+
 def test_modes_have_flags_of_their_own(double):
     assert numerics.flags_reader(torch.float32, "strict")() == numerics.FULL_REDUCTION | numerics.NO_SPLIT_K
     assert numerics.flags_reader(torch.float32, "batch_invariant")() & numerics.BATCH_INVARIANT

@@ -42,22 +42,24 @@ def decide(
     `anywhere`: also where no CUDA device is, for a library that computes in host memory. `numerics`: one of
     `engines.numerics.MODES`; in "batch_invariant" nothing falls back, since nothing else promises that: RuntimeError.
     """
+    flags = flags_reader(a.dtype, numerics)
+    empty = 0 in spec.sizes.values()  # whoever computes nothing keeps every promise
+    invariant = numerics == "batch_invariant" and not empty
     reason = refusal(spec, a, anywhere=anywhere)
     if reason:
-        return Found(reason=reason)
+        return Found(_refusing(reason) if invariant else None, reason=reason)
     while before_first:
         before_first.pop()()
-    flags = flags_reader(a.dtype, numerics)
-    if numerics == "batch_invariant":
-        fallback = _refuse
     bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, dense(spec))
     shape = spec.shape(spec.out)
     plan = bound.explain(a, b, new_output(a, shape), bias, None, flags())
     copy = plan.get("copy", {})
     if plan["declined"] and not copy:
-        return Found(reason=plan["declined"])
-    if not copy and _aten_is_faster(bound, a, b, shape, bias, flags()):
+        return Found(_refusing(plan["declined"]) if invariant else None, reason=plan["declined"])
+    if not copy and not invariant and _aten_is_faster(bound, a, b, shape, bias, flags()):
         return Found(reason="ATen was faster when this problem was tuned")
+    if invariant:
+        fallback = _refusing("this call is declined where others like it were not: see alignment and strides")
     run = _call(bound, shape, flags, fallback, copy)
     if copy:
         plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
@@ -116,11 +118,14 @@ def _detail(plan: dict[str, Any]) -> str:
     return "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
 
 
-def _refuse(*_args) -> torch.Tensor:
-    raise RuntimeError(
-        'numerics is "batch_invariant", but cuBLASLt declines this call, and no other engine makes that promise; '
-        'use "strict" or "torch", or operands that are contiguous and aligned to 16 bytes'
-    )
+def _refusing(reason: str) -> Callable:
+    def refuse(*_args) -> torch.Tensor:
+        raise RuntimeError(
+            f'numerics is "batch_invariant", which no other engine promises, but cuBLASLt declines: {reason}; '
+            'use "strict" or "torch"'
+        )
+
+    return refuse
 
 
 def new_output(a: torch.Tensor, shape) -> torch.Tensor:
