@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from thunder_gemm_ex.engines import choose, cublaslt, cublaslt_calls, recording
 from thunder_gemm_ex.engines.recording import Call
@@ -83,6 +81,9 @@ def tune(
     """
     if candidates < 1 or rounds < 1:
         raise ValueError(f"candidates and rounds must be at least 1, were {candidates} and {rounds}")
+    from rich.console import Console
+    from rich.progress import Progress
+
     _refuse_capture()
     with recording.recorded() as calls:
         program(*args, **kwargs)
