@@ -6,6 +6,7 @@ import thunder
 import torch
 
 import thunder_gemm_ex as gx
+from benchmarks import engine as cublaslt_engine
 from benchmarks.comparison import EAGER, OURS, Comparison
 from thunder_gemm_ex.engines.choose import run_gemm
 
@@ -31,6 +32,7 @@ def suite(device: str) -> Iterator[Comparison]:
 
     yield Comparison("the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200)
     yield Comparison("gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200)
+    yield from cublaslt_engine.suite()
     ours, thunders = trace_call(x, w, gx.executors()), trace_call(x, w, None)
     yield Comparison(
         "a compiled trace", "[8, 8], [8, 8]", {EAGER: eager, "Thunder": thunders, OURS: ours}, TRACE_TARGETS, rounds=200

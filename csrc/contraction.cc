@@ -17,7 +17,9 @@ std::vector<int64_t> shape_of(const Dims& dims, const std::vector<int64_t>& size
   std::vector<int64_t> shape;
   for (const Dim& dim : dims) {
     int64_t extent = 1;
-    for (int64_t atom : dim) extent *= sizes[atom];
+    for (int64_t atom : dim) {
+      if (__builtin_mul_overflow(extent, sizes[atom], &extent)) throw ArgumentError("a dimension is beyond 64 bits.");
+    }
     shape.push_back(extent);
   }
   return shape;
@@ -40,7 +42,7 @@ void check_atoms(Operand operand, const Dims& dims, size_t count) {
 std::string refusal_of(const Contraction& contraction, int64_t atom, LabelClass found) {
   std::string subject = "label " + std::to_string(atom) + " of size " + std::to_string(contraction.sizes[atom]);
   bool in_d = occurs(contraction.dims[kD], atom);
-  if (contraction.has_bias && occurs(contraction.dims[kBias], atom) && !in_d) {
+  if (contraction.has_bias() && occurs(contraction.dims[kBias], atom) && !in_d) {
     return subject + " is in the bias and not in the output";
   }
   if (found != LabelClass::kNone) return "";
@@ -62,7 +64,7 @@ void classify(Contraction* contraction, int64_t atom) {
 }  // namespace
 
 const char* name_of(Operand operand) {
-  static const char* const names[kOperands] = {"a", "b", "c", "out", "bias"};
+  static const char* const names[kOperands] = {"a", "b", "c", "out", "bias", "aux"};
   return names[operand];
 }
 
@@ -78,16 +80,17 @@ std::string to_text(const std::vector<int64_t>& values) {
   return text + ")";
 }
 
-Contraction make_contraction(Dims a, Dims b, Dims out, bool has_bias, Dims bias, std::vector<int64_t> sizes) {
+Contraction make_contraction(Dims a, Dims b, Dims out, Dims bias, Epilogue epilogue, std::vector<int64_t> sizes) {
   Contraction made;
   made.sizes = std::move(sizes);
   for (int64_t size : made.sizes) {
     if (size < 0) throw ArgumentError("sizes has the negative entry " + std::to_string(size) + ".");
   }
-  made.has_bias = has_bias;
+  made.epilogue = epilogue;
   made.dims[kA] = std::move(a);
   made.dims[kB] = std::move(b);
   made.dims[kC] = out;
+  made.dims[kAux] = out;
   made.dims[kD] = std::move(out);
   made.dims[kBias] = std::move(bias);
   for (int x = 0; x < kOperands; ++x) {

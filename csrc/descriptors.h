@@ -21,7 +21,7 @@ class MatmulDesc {
   }
   template <typename T>
   void set(const Library& library, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    LT_CHECK(library, library.api().desc_set(get(), attribute, &value, sizeof(value)));
+    LT_CHECK(library, library.api().desc_set(get(), attribute, static_cast<const void*>(&value), sizeof(value)));
   }
   // The library's signatures take descriptors it only reads as non-const.
   cublasLtMatmulDesc_t get() const { return reinterpret_cast<cublasLtMatmulDesc_t>(storage_.data); }

@@ -1,10 +1,52 @@
 // Writes JSON: just what this engine has to say.
 #include "explain.h"
 
-namespace lt {
+#include "cost.h"
 
-JsonObject& JsonObject::raw(const char* name, const std::string& value) {
-  members_ += std::string(members_.empty() ? "\"" : ", \"") + name + "\": " + value;
+namespace lt {
+namespace {
+
+// The library's names, in the order of `Activation`.
+constexpr const char* kActivationNames[] = {"", "RELU", "GELU", "RELU_AUX", "GELU_AUX", "DRELU", "DGELU"};
+
+std::string epilogue_name(const Epilogue& epilogue, bool first_is_b) {
+  std::string name = kActivationNames[static_cast<int>(epilogue.activation)];
+  auto append = [&](const char* more) { name += (name.empty() ? "" : "_") + std::string(more); };
+  if (epilogue.bias == BiasRole::kAdd) append("BIAS");
+  if (epilogue.bias == BiasRole::kGradOfD) append("BGRAD");
+  if (epilogue.bias == BiasRole::kGradOfA) append(first_is_b ? "BGRADB" : "BGRADA");
+  if (epilogue.bias == BiasRole::kGradOfB) append(first_is_b ? "BGRADA" : "BGRADB");
+  return name.empty() ? "DEFAULT" : name;
+}
+
+std::string numbers(const std::vector<int64_t>& values) {
+  std::vector<std::string> texts;
+  texts.reserve(values.size());
+  for (int64_t value : values) texts.push_back(std::to_string(value));
+  return to_json_list(texts);
+}
+
+void add_layout(const Found& found, const Contraction& contraction, JsonObject* json) {
+  const Layout& layout = found.parts[0].layout;
+  int64_t calls = 0;
+  double cost = 0;
+  for (const Part& part : found.parts) calls += part.layout.calls(), cost += cost_of(part.layout);
+  json->add("layout", layout.view).add("first", layout.first_is_b ? "b" : "a");
+  json->add("rows", layout.rows).add("cols", layout.cols).add("k", layout.k);
+  json->add("batch", layout.batch * (layout.pointers ? layout.steps() : 1)).add("calls", calls);
+  json->add("pointers", layout.pointers).add("parts", static_cast<int64_t>(found.parts.size())).add("cost", cost);
+  json->add("trans_a", layout.first.trans).add("trans_b", layout.second.trans);
+  json->add("lda", layout.first.ld).add("ldb", layout.second.ld).add("ldc", layout.c.ld).add("ldd", layout.d.ld);
+  json->add("batch_stride_a", layout.first.batch_stride).add("batch_stride_b", layout.second.batch_stride);
+  json->add("batch_stride_c", layout.c.batch_stride).add("batch_stride_d", layout.d.batch_stride);
+  json->add("epilogue", epilogue_name(contraction.epilogue, layout.first_is_b));
+  if (contraction.epilogue.has_aux()) json->add("ld_aux", layout.aux.ld);
+}
+
+}  // namespace
+
+JsonObject& JsonObject::add_raw(const char* name, const std::string& json) {
+  members_ += std::string(members_.empty() ? "\"" : ", \"") + name + "\": " + json;
   return *this;
 }
 
@@ -14,23 +56,29 @@ JsonObject& JsonObject::add(const char* name, const std::string& value) {
     if (c == '"' || c == '\\') quoted += '\\';
     quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
-  return raw(name, quoted + "\"");
+  return add_raw(name, quoted + "\"");
 }
 
-std::string to_json(const Layout& layout, const Plan* plan, bool has_bias) {
+std::string to_json_list(const std::vector<std::string>& values) {
+  std::string text = "[";
+  for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + value;
+  return text + "]";
+}
+
+std::string to_json(const Found& found, const Contraction& contraction, const Copies& copies) {
   JsonObject json;
-  json.add("declined", plan ? plan->refusal : layout.refusal);
-  if (layout.refusal.empty()) {
-    json.add("layout", layout.view).add("first", layout.first_is_b ? "b" : "a");
-    json.add("rows", layout.rows).add("cols", layout.cols).add("k", layout.k);
-    json.add("batch", layout.batch).add("calls", layout.calls);
-    json.add("trans_a", layout.first.trans).add("trans_b", layout.second.trans);
-    json.add("lda", layout.first.ld).add("ldb", layout.second.ld).add("ldc", layout.c.ld).add("ldd", layout.d.ld);
-    json.add("batch_stride_a", layout.first.batch_stride).add("batch_stride_b", layout.second.batch_stride);
-    json.add("batch_stride_c", layout.c.batch_stride).add("batch_stride_d", layout.d.batch_stride);
-    json.add("epilogue", has_bias ? "BIAS" : "DEFAULT");
+  json.add("declined", found.refusal);
+  if (!found.parts.empty()) {
+    add_layout(found, contraction, &json);
+    if (found.parts[0].plan) json.add("workspace", static_cast<int64_t>(found.parts[0].plan->workspace));
   }
-  if (plan) json.add("workspace", static_cast<int64_t>(plan->workspace));
+  if (copies.any()) {
+    JsonObject strides;
+    for (Operand x : {kA, kB}) {
+      if (!copies.of[x].empty()) strides.add_raw(name_of(x), numbers(copies.of[x]));
+    }
+    json.add_raw("copy", strides.text()).add("copy_cost", copies.cost);
+  }
   return json.text();
 }
 

@@ -1,33 +1,23 @@
-// Finds the plan of a call (the contraction's last one first, then the cache) and makes the library's calls.
+// Finds how a call is computed: the contraction's own last answers first, then planner and plan cache.
 #include "gemm.h"
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <optional>
-#include <sstream>
+#include <algorithm>
 
 #include "explain.h"
+#include "key.h"
+#include "launch.h"
 #include "plan_cache.h"
+#include "refusals.h"
 #include "workspace.h"
 
 namespace lt {
 namespace {
 
-cublasComputeType_t compute_of(cudaDataType_t type, int64_t flags) {
-  if (type == CUDA_R_64F) return CUBLAS_COMPUTE_64F;
-  return type == CUDA_R_32F && (flags & kTf32) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-}
-
-int64_t reductions_of(int64_t flags) {
-  if (flags & kNoSplitK) return CUBLASLT_REDUCTION_SCHEME_NONE;
-  // In place and in the output's type partial sums are rounded to 16 bits; in the compute type they are not.
-  if (flags & kFullReduction) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  return CUBLASLT_REDUCTION_SCHEME_MASK;
-}
-
 void check_flags(int64_t flags) {
   if (flags & ~static_cast<int64_t>(kAllFlags)) {
-    throw ArgumentError("flags is " + std::to_string(flags) + "; only the bits 1, 2 and 4 mean something.");
+    throw ArgumentError("flags is " + std::to_string(flags) + "; only the bits 1 to 64 mean something.");
   }
 }
 
@@ -37,180 +27,154 @@ bool serves(const Library& library, const DLDevice& device) {
          device.device_id < kMaxDevices;
 }
 
-// alpha and beta in the type that the library scales in.
-class ScaleFactors {
- public:
-  ScaleFactors(Scalars scalars, cudaDataType_t type)
-      : wide_(scale_type_of(type) == CUDA_R_64F),
-        doubles_{scalars.alpha, scalars.beta},
-        floats_{static_cast<float>(scalars.alpha), static_cast<float>(scalars.beta)} {}
-  const void* alpha() const { return at(0); }
-  const void* beta() const { return at(1); }
+void* stream_of(const DLDevice& device) { return TVMFFIEnvGetStream(device.device_type, device.device_id); }
 
- private:
-  const void* at(int i) const { return wide_ ? static_cast<const void*>(&doubles_[i]) : &floats_[i]; }
-  bool wide_;
-  double doubles_[2];
-  float floats_[2];
-};
-
-// One matrix of a call: where it starts, and how far the next turn of the loop is from it, in bytes.
-struct Stepped {
-  Stepped(const DLTensor& tensor, const Matrix& matrix)
-      : start(data_of(tensor)), step(matrix.loop_stride * item_size(tensor)) {}
-  char* at(int64_t turn) const { return start + turn * step; }
-  char* start;
-  int64_t step;
-};
-
-[[noreturn]] void fail_matmul(const Library& library, cublasStatus_t status, const Layout& layout, DLDataType type) {
-  std::ostringstream text;
-  text << "cublasLtMatmul returned " << library.status_name(status) << " for rows=" << layout.rows
-       << " cols=" << layout.cols << " k=" << layout.k << " batch=" << layout.batch << " of " << to_text(type) << ".";
-  throw LibraryError(text.str());
-}
-
-}  // namespace
-
-bool Gemm::run(Tensors tensors, Scalars scalars, int64_t flags) {
-  check_tensors(contraction_, tensors);
-  check_flags(flags);
-  Library* library = Library::current();
-  if (!library) throw LibraryError("no cublasLt is open: call open_library first.");
-  if (!serves(*library, tensors[kA].device)) {
-    throw ArgumentError("a is not on a device that the opened cublasLt computes on.");
+// Whether the strides and address are those of a view of a complex tensor's parts, and so the tensor may carry a neg
+// bit, which DLPack does not tell: every step is a whole number of pairs and the address is that of a second half.
+bool maybe_negative(const DLTensor& tensor) {
+  int64_t bytes = item_size(tensor);
+  if (bytes < 2 || reinterpret_cast<int64_t>(data_of(tensor)) % (2 * bytes) != bytes) return false;
+  for (int d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] > 1 && (!tensor.strides || tensor.strides[d] % 2)) return false;
   }
-  if (scalars.beta == 0) tensors.of[kC] = nullptr;  // the library does not read C then, whatever it is
-  if (scalars.beta != 0 && !tensors.has(kC)) {
-    throw ArgumentError("beta is " + std::to_string(scalars.beta) + ", but there is no c to scale.");
-  }
-  auto found = find(tensors, flags, library);
-  if (!found->refusal().empty()) return false;
-  launch(tensors, scalars, library, *found);
   return true;
 }
 
-Signature Gemm::signature_of(const Tensors& tensors, int64_t flags, const Library& library) const {
-  Signature found;
-  const DLTensor& a = tensors[kA];
-  found.add(reinterpret_cast<int64_t>(&library));
-  found.add(PlanCache::global().generation());
-  found.add(workspace_limit(library, a.device.device_id));
-  found.add((static_cast<int64_t>(a.dtype.code) << 32) | (a.dtype.bits << 8) | a.device.device_id);
-  // C in place has to lie as D does, so whether it is there belongs to the layout.
-  found.add(flags | (tensors.has(kC) && tensors[kC].data == tensors[kD].data ? kAllFlags + 1 : 0));
-  for (int i = 0; i < kOperands; ++i) {
-    auto x = static_cast<Operand>(i);
-    found.add(tensors.has(x) ? alignment_of(tensors[x], 0) : 0);
-    if (!tensors.has(x)) continue;
-    for (int d = 0; d < tensors[x].ndim; ++d) found.add(tensors[x].strides ? tensors[x].strides[d] : -1);
+// Of the bound shape, and with memory of a's type on a's device.
+bool is_one_of(const DLTensor& tensor, const std::vector<int64_t>& shape, const DLTensor& a) {
+  return tensor.data && tensor.ndim == static_cast<int>(shape.size()) && lt::same(tensor.dtype, a.dtype) &&
+         tensor.device.device_type == a.device.device_type && tensor.device.device_id == a.device.device_id &&
+         std::equal(shape.begin(), shape.end(), tensor.shape);
+}
+
+bool by_pointers(const Found& found) { return !found.parts.empty() && found.parts[0].layout.pointers; }
+
+}  // namespace
+
+Library* Gemm::prepare(Tensors* tensors, Scalars scalars, int64_t flags) const {
+  check_tensors(contraction_, *tensors);
+  check_flags(flags);
+  Library* library = Library::current();
+  if (!library) throw LibraryError("no cublasLt is open: call open_library first.");
+  if (!serves(*library, (*tensors)[kA].device)) {
+    throw ArgumentError("a is not on a device that the opened cublasLt computes on.");
   }
-  return found;
+  if (scalars.beta == 0) tensors->of[kC] = nullptr;  // the library does not read C then, whatever it is
+  if (scalars.beta != 0 && !tensors->has(kC)) {
+    throw ArgumentError("beta is " + std::to_string(scalars.beta) + ", but there is no c to scale.");
+  }
+  if ((*tensors)[kA].dtype.bits > 8 && !tensors->scale[kA] && !tensors->scale[kB]) return library;
+  Types types = types_of(*tensors, flags);
+  check_scalars(types, scalars);
+  check_scales(contraction_, *tensors, types);
+  return library;
+}
+
+Outcome Gemm::run(Tensors tensors, Scalars scalars, int64_t flags) {
+  Library* library = prepare(&tensors, scalars, flags);
+  auto found = find(tensors, flags, library);
+  if (!found->refusal.empty()) return Outcome::kDeclined;
+  launch(contraction_, tensors, scalars, found->types, library, found->parts);
+  return Outcome::kComputed;
+}
+
+Outcome Gemm::run_plain(const Tensors& tensors, int64_t flags) {
+  for (Operand x : {kA, kB, kD}) {
+    if (!is_one_of(tensors[x], contraction_.shape[x], tensors[kA])) return Outcome::kOtherTensors;
+  }
+  Library* library = Library::current();
+  if (!library || !serves(*library, tensors[kA].device)) return Outcome::kOtherTensors;
+  if (maybe_negative(tensors[kA]) || maybe_negative(tensors[kB])) return Outcome::kMaybeNegative;
+  // Anything unusual goes the way that checks and says it.
+  if (!contraction_.epilogue.is_default() || data_of(tensors[kD]) == data_of(tensors[kA]) ||
+      data_of(tensors[kD]) == data_of(tensors[kB]) || tensors[kA].dtype.bits <= 8) {
+    return run(tensors, {}, flags);
+  }
+  check_flags(flags);
+  auto found = find(tensors, flags, library);
+  if (!found->refusal.empty()) return Outcome::kDeclined;
+  launch(contraction_, tensors, {}, found->types, library, found->parts);
+  return Outcome::kComputed;
 }
 
 std::shared_ptr<const Found> Gemm::find(const Tensors& tensors, int64_t flags, Library* library) {
   Signature signature = signature_of(tensors, flags, *library);
-  std::shared_ptr<const Found> last;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    last = last_;
+  std::shared_ptr<const Found> known = recall(signature);
+  // An array of pointers is copied from the host's memory, which a captured graph would read again when it is replayed:
+  // there a loop is taken, in `make`.
+  bool captured = known && by_pointers(*known) && library->capturing(stream_of(tensors[kA].device));
+  if (known && !captured) {
+    if (!known->parts.empty() && known->parts[0].plan) PlanCache::global().count_hit();
+    return known;
   }
-  if (last && last->signature == signature) {
-    if (last->plan) PlanCache::global().count_hit();
-    return last;
-  }
-  auto made = std::make_shared<Found>(*make(tensors, flags, library));
+  auto made = make(tensors, flags, library);
   made->signature = signature;
-  std::lock_guard<std::mutex> lock(mutex_);
-  last_ = made;
+  bool passing = library->has_pointer_array_batches() && library->capturing(stream_of(tensors[kA].device));
+  if (!passing) remember(made);
   return made;
 }
 
-std::shared_ptr<const Found> Gemm::make(const Tensors& tensors, int64_t flags, Library* library) const {
-  auto found = std::make_shared<Found>();
+std::shared_ptr<const Found> Gemm::recall(const Signature& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < recent_.size() && recent_[i]; ++i) {
+    if (!(recent_[i]->signature == signature)) continue;
+    if (i > 0) std::swap(recent_[i], recent_[i - 1]);
+    return recent_[i > 0 ? i - 1 : 0];
+  }
+  return nullptr;
+}
+
+// The one least often recalled goes: every recall takes an answer one place forward.
+void Gemm::remember(const std::shared_ptr<const Found>& made) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  size_t free = 0;
+  while (free + 1 < recent_.size() && recent_[free]) ++free;
+  recent_[free] = made;
+}
+
+std::vector<Layout> Gemm::layouts_of(const Tensors& tensors, const Demands& demands, Copies* copies) const {
   std::array<std::vector<int64_t>, kOperands> storage;
   Strides strides;
   for (int x = 0; x < kOperands; ++x) {
     if (tensors.of[x]) strides.of[x] = strides_of(*tensors.of[x], &storage[x]);
   }
-  found->layout = choose_layout(contraction_, strides);
-  if (found->layout.refusal.empty()) found->layout.refusal = refusal_of(tensors, found->layout, library);
-  if (!found->layout.refusal.empty() || !library) return found;
-  found->plan = plan_for(tensors, key_of(tensors, flags, *library, found->layout), library);
-  return found;
+  if (tensors.has(kAux) && contraction_.epilogue.aux_is_mask()) {
+    to_bits(tensors[kAux], &storage[kAux]);
+    strides.of[kAux] = storage[kAux].data();
+  }
+  auto layouts = choose_layouts(contraction_, strides, demands);
+  if (copies) *copies = advise_copies(contraction_, strides, demands, layouts, item_size(tensors[kA]));
+  return layouts;
 }
 
-// What the tensors refuse beyond their layout.
-std::string Gemm::refusal_of(const Tensors& tensors, const Layout& layout, const Library* library) const {
-  if (!type_of(tensors[kA].dtype).computed) return "only fp64, fp32, fp16 and bf16 are computed here";
-  bool in_place = tensors.has(kC) && tensors[kC].data == tensors[kD].data;
-  if (in_place && !(layout.c == layout.d)) return "c is out's own memory in another layout";
-  if (library && !library->can_switch_devices()) return "the CUDA runtime that goes with this cublasLt is not loaded";
-  return "";
-}
-
-std::shared_ptr<const Plan> Gemm::plan_for(const Tensors& tensors, const PlanKey& key, Library* library) const {
-  auto plan = PlanCache::global().find(key);
-  if (plan) return plan;
+std::shared_ptr<Found> Gemm::make(const Tensors& tensors, int64_t flags, Library* library) const {
+  auto found = std::make_shared<Found>();
+  Types types = found->types = types_of(tensors, flags);
   int device = tensors[kA].device.device_id;
-  DeviceGuard guard(*library, device);
-  const void* bias = tensors.has(kBias) ? data_of(tensors[kBias]) : nullptr;
-  return PlanCache::global().put(key, make_plan(*library, library->handle(device), key, bias));
-}
-
-PlanKey Gemm::key_of(const Tensors& tensors, int64_t flags, const Library& library, const Layout& layout) const {
-  PlanKey key{};
-  const DLTensor& a = tensors[kA];
-  const DLTensor& first = tensors[layout.first_is_b ? kB : kA];
-  const DLTensor& second = tensors[layout.first_is_b ? kA : kB];
-  const DLTensor& c = tensors.has(kC) ? tensors[kC] : tensors[kD];
-  key.library = reinterpret_cast<int64_t>(&library);
-  key.version = static_cast<int64_t>(library.version());
-  key.device = a.device.device_id;
-  key.type = type_of(a.dtype).cuda;
-  key.compute = compute_of(type_of(a.dtype).cuda, flags);
-  key.reduction_mask = reductions_of(flags);
-  key.epilogue = contraction_.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  key.workspace_limit = workspace_limit(library, a.device.device_id);
-  key.rows = layout.rows, key.cols = layout.cols, key.k = layout.k, key.batch = layout.batch;
-  key.trans_a = layout.first.trans, key.trans_b = layout.second.trans;
-  key.lda = layout.first.ld, key.ldb = layout.second.ld, key.ldc = layout.c.ld, key.ldd = layout.d.ld;
-  key.stride_a = layout.first.batch_stride, key.stride_b = layout.second.batch_stride;
-  key.stride_c = layout.c.batch_stride, key.stride_d = layout.d.batch_stride;
-  key.align_a = alignment_of(first, layout.first.loop_stride);
-  key.align_b = alignment_of(second, layout.second.loop_stride);
-  key.align_c = alignment_of(c, layout.c.loop_stride);
-  key.align_d = alignment_of(tensors[kD], layout.d.loop_stride);
-  key.align_bias = tensors.has(kBias) ? alignment_of(tensors[kBias], 0) : 0;
-  return key;
-}
-
-void Gemm::launch(const Tensors& tensors, Scalars scalars, Library* library, const Found& found) const {
-  const Layout& layout = found.layout;
-  const Plan& plan = *found.plan;
-  const DLDevice& device = tensors[kA].device;
-  DeviceGuard guard(*library, device.device_id);
-  auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(device.device_type, device.device_id));
-  Workspace scratch(*library, device, stream, plan.workspace);
-  ScaleFactors scale(scalars, type_of(tensors[kA].dtype).cuda);
-  const MatmulDesc* desc = &plan.desc;
-  std::optional<MatmulDesc> with_bias;
-  if (contraction_.has_bias) {
-    // Into a copy: other threads run the same plan with other biases.
-    with_bias = plan.desc;
-    with_bias->set(*library, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(data_of(tensors[kBias])));
-    desc = &*with_bias;
+  Demands demands = demands_of(types, flags, library ? library->compute_capability_major(device) : 0);
+  demands.pointer_arrays = library && library->has_pointer_array_batches() && !tensors.scale[0] && !tensors.scale[1] &&
+                           !library->capturing(stream_of(tensors[kA].device));
+  auto layouts = layouts_of(tensors, demands, nullptr);
+  found->refusal = refusal_of(tensors, types, layouts, library);
+  if (!found->refusal.empty()) {
+    if (layouts[0].refusal.empty()) found->parts.push_back({layouts[0], {}, nullptr});
+    return found;
   }
-  Stepped first(tensors[layout.first_is_b ? kB : kA], layout.first);
-  Stepped second(tensors[layout.first_is_b ? kA : kB], layout.second);
-  Stepped c(tensors.has(kC) ? tensors[kC] : tensors[kD], layout.c), d(tensors[kD], layout.d);
-  cublasLtHandle_t handle = library->handle(device.device_id);
-  for (int64_t i = 0; i < layout.calls; ++i) {
-    cublasStatus_t status = library->api().matmul(
-        handle, desc->get(), scale.alpha(), first.at(i), plan.a.get(), second.at(i), plan.b.get(), scale.beta(),
-        c.at(i), plan.c.get(), d.at(i), plan.d.get(), &plan.algo, scratch.data(), plan.workspace, stream);
-    if (status != CUBLAS_STATUS_SUCCESS) fail_matmul(*library, status, layout, tensors[kA].dtype);
+  for (Layout& layout : layouts) {
+    Part part{std::move(layout), {}, nullptr};
+    if (library) {
+      part.key = key_of(contraction_, tensors, types, flags, *library, part.layout);
+      part.plan = PlanCache::global().find(part.key);
+      if (!part.plan) {
+        DeviceGuard guard(*library, device);
+        part.plan = PlanCache::global().put(part.key, make_plan(*library, library->handle(device), part.key,
+                                                                pointers_of(contraction_, tensors, part.layout, 0)));
+      }
+      if (!part.plan->refusal.empty()) found->refusal = part.plan->refusal;
+    }
+    found->parts.push_back(std::move(part));
   }
+  return found;
 }
 
 std::string Gemm::explain(const Tensors& tensors, int64_t flags) const {
@@ -220,7 +184,11 @@ std::string Gemm::explain(const Tensors& tensors, int64_t flags) const {
   Library* library = Library::current();
   if (library && !serves(*library, tensors[kA].device)) library = nullptr;
   auto found = make(tensors, flags, library);
-  return to_json(found->layout, found->plan.get(), contraction_.has_bias);
+  Types types = types_of(tensors, flags);
+  Copies copies;
+  int major = library ? library->compute_capability_major(tensors[kA].device.device_id) : 0;
+  if (!types.refusal[0]) layouts_of(tensors, demands_of(types, flags, major), &copies);
+  return to_json(*found, contraction_, copies);
 }
 
 }  // namespace lt

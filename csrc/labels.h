@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "contraction.h"
@@ -26,7 +27,7 @@ struct Strides {
 // Merges labels of one class that lie in memory as one, in every tensor, until none do.
 void merge(std::vector<Label>* labels);
 
-// The labels of size > 1, those that lie in memory as one label merged into one.
-std::vector<Label> labels_of(const Contraction& contraction, const Strides& strides);
+// The atoms of size > 1 with their strides, not yet merged; none where a tensor spans more than an address space.
+std::optional<std::vector<Label>> labels_of(const Contraction& contraction, const Strides& strides);
 
 }  // namespace lt

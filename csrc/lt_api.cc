@@ -6,11 +6,12 @@
 #include <map>
 #include <utility>
 
+#include "fork.h"
+
 namespace lt {
 namespace {
 
 constexpr int kComputeCapabilityMajor = 75;  // cudaDevAttrComputeCapabilityMajor
-constexpr int kBatchMode = 8;                // CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, which 12.8's headers lack
 
 std::atomic<Library*> current_library{nullptr};
 
@@ -86,6 +87,7 @@ void Library::find_cuda() {
   assign(&cuda_.set_device, from.symbol("cudaSetDevice"));
   assign(&cuda_.get_attribute, from.symbol("cudaDeviceGetAttribute"));
   assign(&cuda_.is_capturing, from.symbol("cudaStreamIsCapturing"));
+  assign(&cuda_.memcpy_async, from.symbol("cudaMemcpyAsync"));
 }
 
 Library* Library::current() { return current_library.load(std::memory_order_acquire); }
@@ -94,9 +96,14 @@ Library& Library::open(const std::string& path, const std::string& override_path
   static std::mutex mutex;
   // Leaked on purpose: at exit CUDA may be gone before this is.
   static auto& opened = *new std::map<std::pair<std::string, std::string>, std::unique_ptr<Library>>;
+  static std::once_flag once;
+  std::call_once(once, [] { hold_across_fork(&mutex); });
   std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Library>& library = opened[{path, override_path}];
-  if (!library) library = std::make_unique<Library>(path, override_path);
+  if (!library) {
+    library = std::make_unique<Library>(path, override_path);
+    hold_across_fork(&library->creating_);
+  }
   current_library.store(library.get(), std::memory_order_release);
   return *library;
 }
@@ -130,13 +137,13 @@ bool Library::capturing(void* stream) const {
 
 bool Library::has_pointer_array_batches() const {
   // 12.8 answers for this attribute too but has no pointer arrays: they came with CUDA 13.
-  if (version_ < 130000) return false;
+  if (version_ < 130000 || !cuda_.memcpy_async) return false;
   alignas(16) uint64_t storage[64] = {};
   auto layout = reinterpret_cast<cublasLtMatrixLayout_t>(storage);
   if (api_.layout_init(layout, sizeof(storage), CUDA_R_32F, 1, 1, 1) != CUBLAS_STATUS_SUCCESS) return false;
   size_t size = 0;
-  return api_.layout_get(layout, static_cast<cublasLtMatrixLayoutAttribute_t>(kBatchMode), nullptr, 0, &size) ==
-         CUBLAS_STATUS_SUCCESS;
+  return api_.layout_get(layout, static_cast<cublasLtMatrixLayoutAttribute_t>(kBatchModeAttribute), nullptr, 0,
+                         &size) == CUBLAS_STATUS_SUCCESS;
 }
 
 std::string Library::status_name(cublasStatus_t status) const { return api_.get_status_name(status); }

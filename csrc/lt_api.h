@@ -42,6 +42,7 @@ struct CudaApi {
   int (*set_device)(int) = nullptr;
   int (*get_attribute)(int*, int, int) = nullptr;
   int (*is_capturing)(void*, int*) = nullptr;
+  int (*memcpy_async)(void*, const void*, size_t, int, void*) = nullptr;
 };
 
 class SharedObject {
@@ -62,6 +63,7 @@ class SharedObject {
 };
 
 constexpr int kMaxDevices = 64;
+constexpr int kBatchModeAttribute = 8;  // CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, which 12.8's headers lack
 
 class Library {
  public:

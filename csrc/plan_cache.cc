@@ -1,7 +1,11 @@
 // The plan cache's list and index.
 #include "plan_cache.h"
 
+#include "fork.h"
+
 namespace lt {
+
+PlanCache::PlanCache() { hold_across_fork(&mutex_); }
 
 PlanCache& PlanCache::global() {
   static auto& cache = *new PlanCache;  // leaked on purpose: threads may still call when statics are destroyed
@@ -27,12 +31,17 @@ std::shared_ptr<const Plan> PlanCache::put(const PlanKey& key, std::shared_ptr<c
   return plan;
 }
 
-void PlanCache::clear() {
+void PlanCache::forget() {
   std::lock_guard<std::mutex> lock(mutex_);
   index_.clear();
   recent_.clear();
-  hits_ = misses_ = evictions_ = 0;
   invalidate();
+}
+
+void PlanCache::clear() {
+  forget();
+  std::lock_guard<std::mutex> lock(mutex_);
+  hits_ = misses_ = evictions_ = 0;
 }
 
 void PlanCache::set_capacity(int64_t capacity) {

@@ -25,11 +25,13 @@ class PlanCache {
   // Grows when plans that contractions hold on their own have become invalid.
   int64_t generation() const { return generation_.load(std::memory_order_acquire); }
   void invalidate() { generation_.fetch_add(1, std::memory_order_acq_rel); }
-  void clear();  // the counters as well
+  void forget();  // the plans
+  void clear();   // the counters as well
   void set_capacity(int64_t capacity);
   CacheStats stats();
 
  private:
+  PlanCache();
   using Entry = std::pair<PlanKey, std::shared_ptr<const Plan>>;
   void shrink();  // with the lock held
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "fork.h"
+
 namespace lt {
 namespace {
 
@@ -16,10 +18,6 @@ constexpr int kHopper = 9;           // compute capability
 constexpr size_t kMaxBuffers = 128;  // torch has 65 streams a device; a program that makes more gets new buffers
 
 std::atomic<int64_t> limit_override{-1};
-
-Buffer allocate(DLDevice device, int64_t bytes) {
-  return Buffer::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes}, DLDataType{kDLUInt, 8, 1}, device);
-}
 
 class Buffers {
  public:
@@ -45,11 +43,16 @@ class Buffers {
   }
 
  private:
+  Buffers() { hold_across_fork(&mutex_); }
   std::mutex mutex_;
   std::map<Key, Buffer> buffers_;
 };
 
 }  // namespace
+
+tvm::ffi::Tensor allocate(DLDevice device, int64_t bytes) {
+  return Buffer::FromEnvAlloc(TVMFFIEnvTensorAlloc, {bytes}, DLDataType{kDLUInt, 8, 1}, device);
+}
 
 int64_t workspace_limit(const Library& library, int device) {
   int64_t set = limit_override.load(std::memory_order_relaxed);

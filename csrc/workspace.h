@@ -15,6 +15,9 @@ int64_t workspace_limit(const Library& library, int device);
 // Overrides the advice for every device; negative: back to the advice.
 void set_workspace_limit(int64_t bytes);
 
+// Device memory from the allocator of the tensors' framework, for work on its current stream.
+tvm::ffi::Tensor allocate(DLDevice device, int64_t bytes);
+
 // Scratch memory of at least `bytes` for work on `stream`, held until the work has been queued. One buffer a (device,
 // stream), since work on one stream is done in order; while the stream captures a graph, a fresh one, which the
 // allocator takes from the graph's own pool.

@@ -11,6 +11,7 @@ from thunder_gemm_ex.eager import gemm
 from thunder_gemm_ex.executor import gemm_ex
 from thunder_gemm_ex.inductor import inductor_pass
 from thunder_gemm_ex.report import Report, Row, explain
+from thunder_gemm_ex.tuning import tune
 from thunder_gemm_ex.ways_in import disable, enable, executors
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "gemm",
     "gemm_ex",
     "inductor_pass",
+    "tune",
 ]

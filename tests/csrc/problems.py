@@ -74,12 +74,12 @@ class Problem:
     bias: Tensor | None = None
     c: Tensor | None = None
 
-    def layout(self, planner) -> Layout:
+    def layout(self, planner, **options) -> Layout:
         """What the planner says."""
         tensors = {"a": self.a, "b": self.b, "out": self.out, "bias": self.bias, "c": self.c}
         strides = {name: t.strides for name, t in tensors.items() if t is not None}
         bias = None if self.bias is None else self.bias.dims
-        return planner.plan(self.sizes, self.a.dims, self.b.dims, self.out.dims, strides, bias)
+        return planner.plan(self.sizes, self.a.dims, self.b.dims, self.out.dims, strides, bias, **options)
 
     def assert_right(self, layout: Layout) -> None:
         """Exact, and nothing is written beside the output."""
@@ -160,16 +160,24 @@ def fewest_calls(problem: Problem) -> int | None:
                 continue
             if not (ld_ok(right, summed, inner) or ld_ok(right, inner, summed)):
                 continue
+            if _thin(sizes, lefts, outer[1]) or _thin(sizes, rights, inner[1]):
+                continue
             rest = [x for x in atoms if x not in k and x not in outer_group and x not in inner_group]
             if "bias" in stride:
                 along = inner[1] == 1 or inner[0]["bias"] == 1
                 if not along or any(stride["bias"][x] for x in atoms if x not in inner_group):
                     continue
             for looped in _subsets(rest):
-                batch, loop = chain([x for x in rest if x not in looped]), chain(looped)
-                if batch and loop and loop[1] <= MAX_CALLS and (best is None or loop[1] < best):
-                    best = loop[1]
+                calls = int(np.prod([sizes[x] for x in looped]))
+                merged = chain([x for x in rest if x not in looped])
+                if merged and calls <= MAX_CALLS and (best is None or calls < best):
+                    best = calls
     return best
+
+
+def _thin(sizes, group, side) -> bool:
+    """A gemv in disguise: of a side at least 8 times as large, less than 8 is in the matrix."""
+    return side < 8 and bool(group) and int(np.prod([sizes[x] for x in group])) >= 8 * side
 
 
 def _classes(problem: Problem, atoms):

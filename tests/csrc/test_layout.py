@@ -135,7 +135,8 @@ def test_a_leading_dimension_that_means_nothing_is_repaired(planner, sizes, stri
         ((5, 6, 7), {"c": (1, 5)}, "c is not a matrix in the output's order"),
         ((5, 6, 7), {"a": (-7, 1)}, "a stride is negative"),
         ((5, 0, 7), {}, "size 0"),
-        ((5, 1 << 31, 7), {"b": (1 << 31, 1), "out": (1 << 31, 1)}, "beyond int32"),
+        ((5, 6, 1 << 31), {"a": (1 << 31, 1)}, "k is beyond int32"),
+        ((1 << 61, 6, 7), {}, "spans more than an address space"),
     ],
 )
 def test_declined_with_the_reason(planner, sizes, strides, reason):

@@ -23,6 +23,18 @@ def double(double_library):
     double_library.reset()
 
 
+@pytest.fixture
+def fresh_double(double_library, tmp_path):
+    """A copy of the double, a library of its own that is asked anew for version and devices; open it with `opened()`."""
+    import shutil
+
+    copy = Double(shutil.copy(double_library.path, tmp_path / "copy.so"))
+    copy.reset()
+    copy.opened = lambda: cublaslt.use_library(str(real_library()), str(copy.path))
+    yield copy
+    copy.reset()
+
+
 def pytest_collection_modifyitems(items):
     """These tests need the extension and the nvidia wheels: both belong to the test environment, so nothing is skipped."""
     assert importlib.util.find_spec("nvidia.cublas") is not None, "pip install '.[test]' brings nvidia-cublas-cu12"

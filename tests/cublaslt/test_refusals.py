@@ -57,7 +57,7 @@ def test_other_types_are_declined(double, dtype):
     x, y = (torch.ones(s).to(dtype) for s in ((5, 7), (7, 6)))
     status, out = run(SPEC, x, y, out=torch.empty(5, 6, dtype=dtype))
     assert status == 1
-    assert "fp64, fp32, fp16 and bf16" in bound(SPEC).explain(x, y, out)["declined"]
+    assert "fp64, fp32, fp16, bf16, fp8 and int8" in bound(SPEC).explain(x, y, out)["declined"]
 
 
 @pytest.mark.parametrize(("a", "b"), [((0, 7), (7, 6)), ((5, 0), (0, 6)), ((5, 7), (7, 0))])

@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("double.cc")
-ENTRIES = ("create", "destroy", "heuristic", "check", "matmul")
+ENTRIES = ("create", "destroy", "heuristic", "check", "matmul", "copy")
 PROBLEM = ("rows", "cols", "k", "batch", "trans_a", "trans_b", "lda", "ldb", "ldd", "epilogue", "device", "workspace")
-PROBLEM += ("compute", "reductions", "align_a")
+PROBLEM += ("compute", "reductions", "align_a", "algo", "stream", "workspace_at", "type_a", "type_d")
+PROBLEM += ("fast_accumulate", "pointers", "rank")
 COMPUTE_32F, COMPUTE_TF32, COMPUTE_64F = 68, 77, 70
 INTERNAL_ERROR, NOT_SUPPORTED, INVALID_VALUE, EXECUTION_FAILED, ALLOC_FAILED = 14, 15, 7, 13, 3
 
@@ -23,13 +24,17 @@ def real_library() -> Path:
     return nvidia() / "cublas" / "lib" / "libcublasLt.so.12"
 
 
-def build(folder: Path) -> Path:
-    """Compile into `folder`; raises CalledProcessError with the compiler's words on stderr."""
-    target = folder / "libcublaslt_double.so"
+def cuda_includes() -> list[str]:
+    """Compiler flags for the headers of the nvidia wheels."""
     parts = ("cublas", "cuda_runtime", "cuda_nvcc", "cuda_cccl")
-    includes = [f for part in parts for f in ("-isystem", str(nvidia() / part / "include"))]
-    flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
-    subprocess.run(["g++", *flags, *includes, str(SOURCE), "-o", str(target), "-ldl", "-pthread"], check=True)
+    return [f for part in parts for f in ("-isystem", str(nvidia() / part / "include"))]
+
+
+def build(folder: Path, *extra: str) -> Path:
+    """Compile into `folder`, with `extra` flags; raises CalledProcessError with the compiler's words on stderr."""
+    target = folder / "libcublaslt_double.so"
+    flags = ["-std=c++17", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", *extra]
+    subprocess.run(["g++", *flags, *cuda_includes(), str(SOURCE), "-o", str(target), "-ldl", "-pthread"], check=True)
     return target
 
 
@@ -39,9 +44,10 @@ class Double:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lib = ctypes.CDLL(str(path))
-        self.lib.double_calls.restype = ctypes.c_int64
-        self.lib.double_device_switches.restype = ctypes.c_int64
-        self.lib.double_want_workspace.argtypes = [ctypes.c_int64]
+        for name in ("calls", "device_switches", "most_inside", "remembered"):
+            getattr(self.lib, f"double_{name}").restype = ctypes.c_int64
+        for name in ("want_workspace", "version"):
+            getattr(self.lib, f"double_{name}").argtypes = [ctypes.c_int64]
         assert self.lib.double_use(str(real_library()).encode())
 
     def calls(self, entry: str = "matmul") -> int:
@@ -58,6 +64,12 @@ class Double:
 
     def last(self) -> dict[str, int]:
         """The last problem that was computed, in cuBLAS's column-major terms."""
-        values = (ctypes.c_int64 * len(PROBLEM))()
-        self.lib.double_last(values)
-        return dict(zip(PROBLEM, values))
+        return self.problems()[-1]
+
+    def problems(self) -> list[dict[str, int]]:
+        """Every problem since the last reset, oldest first (the last 4096 of them)."""
+        values, found = (ctypes.c_int64 * len(PROBLEM))(), []
+        for i in range(self.lib.double_remembered()):
+            assert self.lib.double_problem(ctypes.c_int64(i), values)
+            found.append(dict(zip(PROBLEM, values)))
+        return found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from thunder_gemm_ex.engines import aten, cublaslt
+from thunder_gemm_ex.engines import aten, cublaslt_calls, recording
 from thunder_gemm_ex.engines.arrange import aligned, listed
 from thunder_gemm_ex.spec import Contraction, Pattern, atoms_of, parse
 
@@ -104,52 +104,16 @@ class Site:
         return dataclasses.replace(plain, run=run)
 
     def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
-        reason = cublaslt_refusal(spec, a)
-        if reason:
-            return dataclasses.replace(fallback, reason=reason)
-        bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, _dense(spec))
-        plan = bound.explain(a, b, a.new_empty(spec.shape(spec.out)), bias)
-        if plan["declined"]:
-            return dataclasses.replace(fallback, reason=plan["declined"])
-        detail = "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
-        return Decision("cublaslt", detail, "", _cublaslt_call(bound.run, spec, a.dtype, fallback.run))
-
-
-def cublaslt_refusal(spec: Contraction, a: torch.Tensor) -> str:
-    """Why cuBLASLt is not asked for this contraction, or "" if it is."""
-    if type(a) not in (torch.Tensor, torch.nn.Parameter):
-        return f"{type(a).__name__} has no memory of its own that a library call could read"
-    if a.dtype not in cublaslt.DTYPES:
-        return f"{a.dtype} is not among the types that the cublaslt engine computes"
-    if 0 in spec.sizes.values():
-        return "a dimension has size 0: there is nothing to multiply"
-    library = cublaslt.status()
-    return "" if library["usable"] or _forced else "; ".join(library["missing"])
+        found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=_forced)
+        if found.run is None:
+            return dataclasses.replace(fallback, reason=found.reason)
+        if found.guess is not None and not self.terms.any and bias is None and not recording.active:
+            _guesses[self.text] = found.guess
+        return Decision("cublaslt", found.detail, found.reason, found.run)
 
 
 def _is_full(spec: Contraction) -> bool:
     return set(atoms_of(spec.bias)) == set(atoms_of(spec.out))
-
-
-def _dense(spec: Contraction) -> list[int]:
-    return [spec.sizes.get(x, 1) for x in range(max(spec.sizes, default=-1) + 1)]
-
-
-def _cublaslt_call(run: Callable, spec: Contraction, dtype: torch.dtype, fallback: Callable) -> Callable:
-    shape = spec.shape(spec.out)
-    flags = cublaslt.flags_from_torch
-
-    def call(a, b, bias=None, c=None, alpha=1, beta=0):
-        # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
-        # The neg bit is a view's property that no stride shows; the library would read the memory without it.
-        if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
-            return fallback(a, b, bias, c, alpha, beta)
-        out = a.new_empty(shape)
-        if run(a, b, out, bias, c, float(alpha), float(beta), flags(dtype)):
-            return fallback(a, b, bias, c, alpha, beta)
-        return out
-
-    return call
 
 
 def _generic(pattern: Pattern) -> Contraction | None:
@@ -165,6 +129,9 @@ def _generic(pattern: Pattern) -> Contraction | None:
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
+# How the cublaslt engine did a spec last: tried first, and found out by the extension where the operands are others.
+_guesses: dict[str, cublaslt_calls.Guess] = {}
+_TENSOR, _PARAMETER, _empty_like = torch.Tensor, torch.nn.Parameter, torch.empty_like
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
 _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
@@ -198,6 +165,14 @@ def run_gemm(a, b, spec, bias=None, alpha=None, beta=1):
     """What a compiled trace calls as `gemm`: D = alpha * a b + beta * bias."""
     if bias is not None or alpha is not None:
         return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta)
+    if spec in _guesses:
+        # Written out here: a call more would cost as much as all of these lines.
+        run, template, flags = _guesses[spec]
+        type_a, type_b = type(a), type(b)
+        if (type_a is _TENSOR or type_a is _PARAMETER) and (type_b is _TENSOR or type_b is _PARAMETER):
+            out = _empty_like(template)
+            if run(a, b, out, flags()) == 0:
+                return out
     call = _direct_calls.get(spec)
     if call is not None and not a.is_cuda:
         return call(a, b)
@@ -222,11 +197,28 @@ def decisions_of(text: str) -> list[Decision]:
     return [d for made in found for d in ([made.direct] if made.direct else made.decisions.values())]
 
 
+def forget() -> None:
+    """Decide anew at the next call of every spec: what was decided may have been tuned since."""
+    for found in _sites.values():
+        found.decisions.clear()
+    _guesses.clear()
+
+
+def _without_guesses() -> Callable[[], None]:
+    saved = dict(_guesses)
+    _guesses.clear()
+    return lambda: _guesses.update(saved)
+
+
+# Guesses go past the place where calls are noted.
+recording.suspended.append(_without_guesses)
+
+
 @contextlib.contextmanager
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
     global _forced
-    tables = (_sites, _plain_sites, _direct_calls, checked_calls)
+    tables = (_sites, _plain_sites, _guesses, _direct_calls, checked_calls)
     saved, forced = [dict(table) for table in tables], _forced
     for table in tables:
         table.clear()

@@ -18,11 +18,16 @@ from typing import Any
 
 import torch
 
-# What the extension computes; other types go to ATen.
-DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+from thunder_gemm_ex.engines.numerics import (  # noqa: F401  (part of this face)
+    FULL_REDUCTION,
+    NO_SPLIT_K,
+    TF32,
+    flags_from_torch,
+)
 
-# Bits of the flags that csrc/plan.h names.
-TF32, FULL_REDUCTION, NO_SPLIT_K = 1, 2, 4
+# What the extension computes of operands of one type; other types go to ATen. fp8 and int8: see `engines/operation.py`.
+DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+EPILOGUES = ("", "relu", "gelu", "relu_aux", "gelu_aux", "drelu", "dgelu", "bgrada", "bgradb")
 
 _EXTENSION = Path(__file__).resolve().parent.parent / "_lt.so"
 _lock = threading.Lock()
@@ -30,23 +35,42 @@ _lock = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """One contraction in the extension.
+    """One contraction in the extension. The functions are the extension's own: arguments are positional, they release
+    the GIL, raise ValueError for tensors that do not fit and RuntimeError when the library fails.
 
     run(a, b, out, bias, c, alpha, beta, flags) -> 0 when `out` = alpha * a b + beta * c + bias was written, 1 when declined
-    and nothing was computed. It is the extension's function itself: every argument is positional, bias and c may be None.
-    Raises ValueError for tensors that do not fit, RuntimeError when the library fails. It releases the GIL.
+    and nothing was computed. bias and c may be None.
+    plain(a, b, out, flags) -> the same for a product without terms; 2 when a, b and out are not of the shapes that were
+    bound or not of one dtype and device, 3 when a or b may be a negative view (`is_neg`), whose bit it cannot see.
+    full(a, b, out, bias, c, aux, scale_a, scale_b, alpha, beta, flags, algo) -> `run` with every term; `algo` is "" or one
+    of `candidates`.
     """
 
     run: Callable[..., int]
+    plain: Callable[..., int]
+    full: Callable[..., int]
     _explain: Callable[..., str]
+    _candidates: Callable[..., str]
 
-    def explain(self, a, b, out, bias=None, c=None, flags: int = 0) -> dict[str, Any]:
+    def explain(
+        self, a, b, out, bias=None, c=None, flags: int = 0, *, aux=None, scale_a=None, scale_b=None
+    ) -> dict[str, Any]:
         """Sizes, flags and leading dimensions as cuBLAS is told them, and calls; or `declined` with the reason.
 
-        Strides in elements, `workspace` in bytes; `layout` is PyTorch's view, such as "NT". Computes nothing, so `out` need
-        not be what a call will write to, only laid out like it.
+        Strides in elements, `workspace` in bytes, `cost` in launches (csrc/cost.h); `layout` is PyTorch's view, such as
+        "NT". `copy` is there where copies of operands, with the strides it names, would cost less or make it possible.
+        Computes nothing, so `out` need not be what a call will write to, only laid out like it.
         """
-        return json.loads(self._explain(a, b, out, bias, c, flags))
+        return json.loads(self._explain(a, b, out, bias, c, aux, scale_a, scale_b, flags))
+
+    def candidates(
+        self, a, b, out, bias=None, c=None, flags: int = 0, *, aux=None, scale_a=None, scale_b=None, count: int = 16
+    ) -> dict[str, Any]:
+        """{"key": the plan's key as text, "candidates": [{"algo": text, "workspace": bytes}, ...]}, the heuristic's first.
+
+        ValueError where the contraction is declined or takes several plans.
+        """
+        return json.loads(self._candidates(a, b, out, bias, c, aux, scale_a, scale_b, flags, count))
 
 
 @functools.cache
@@ -125,14 +149,20 @@ def bind(
     bias: Sequence[Sequence[int]] | None,
     out: Sequence[Sequence[int]],
     sizes: Sequence[int],
+    epilogue: str = "",
 ) -> Bound:
-    """Bind a contraction: for each dimension of each tensor its atoms, indices into `sizes`, innermost last."""
+    """Bind a contraction: for each dimension of each tensor its atoms, indices into `sizes`, innermost last.
+
+    `epilogue` is one of EPILOGUES. With "drelu" and "dgelu" a labelled bias is the gradient that is written: `out` summed
+    over its other side; with "bgrada" and "bgradb" it is a or b summed over k. "relu_aux" and "gelu_aux" write, "drelu" and
+    "dgelu" read `aux`, see `engines/operation.py`.
+    """
     module = extension()
     with _lock:
         _open()
     lists = [None if dims is None else [list(dim) for dim in dims] for dims in (a, b, bias, out)]
-    run, explain = module.contraction(*lists, list(sizes))
-    return Bound(run, explain)
+    run, explain, plain, full, candidates = module.contraction(*lists, list(sizes), epilogue)
+    return Bound(run, plain, full, explain, candidates)
 
 
 def cache_stats() -> dict[str, int]:
@@ -140,30 +170,19 @@ def cache_stats() -> dict[str, int]:
     return json.loads(extension().cache_stats())
 
 
-def flags_from_torch(dtype: torch.dtype) -> int:
-    """torch's numerics flags as they stand now, for a product in `dtype`.
+def set_cache_capacity(plans: int) -> None:
+    """Keep at most `plans` plans; those used longest ago go first. ValueError below 1."""
+    extension().set_cache_capacity(plans)
 
-    TF32 is read where both the old and the new torch API keep it; split-K partial sums in 16 bits are allowed only where
-    torch allows them.
+
+def set_workspace_limit(size: int | None) -> None:
+    """The most workspace in bytes that an algorithm may ask for, on every device.
+
+    None: NVIDIA's advice, 32 MiB on Hopper and newer and 4 MiB before.
     """
-    if dtype is torch.float32:
-        return TF32 if _tf32_allowed() else 0
-    if dtype is torch.float16:
-        return _reductions(torch._C._get_cublas_allow_fp16_reduced_precision_reduction())
-    if dtype is torch.bfloat16:
-        return _reductions(torch._C._get_cublas_allow_bf16_reduced_precision_reduction())
-    return 0
-
-
-def _reductions(allowed: bool | tuple[bool, bool]) -> int:
-    # Newer torch answers with (16-bit partial sums, split-K at all), older with the first alone.
-    partial, split_k = allowed if isinstance(allowed, tuple) else (allowed, True)
-    return (0 if partial else FULL_REDUCTION) | (0 if split_k else NO_SPLIT_K)
-
-
-def _tf32_allowed() -> bool:
-    # Once the new API was used the old getter raises; the new one answers for both.
-    return torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"
+    if size is not None and size < 0:
+        raise ValueError(f"size must be None or a number of bytes from 0, was {size}")
+    extension().set_workspace_bytes(-1 if size is None else size)
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ _PRIMS |= _COPIES | {"to": _identity, "torch.Tensor.to": _identity}
 
 
 def copying(bsym: BoundSymbol) -> str | None:
-    """How a view operation copies: "" not at all, "clone" always, "pack" if its strides are not contiguous, None: elsehow."""
+    """How a view copies: "" not at all, "clone" always, "pack" where strides are not contiguous, None: in another way."""
     if bsym.sym.id not in _COPIES:
         return ""
     wanted = bsym.kwargs.get("memory_format", bsym.args[1] if len(bsym.args) > 1 else None)

@@ -12,7 +12,7 @@ def take_operand_factors(graph: Graph, fuel) -> bool:
     """Let matmuls read what is scaled above them, unscaled; whether any did."""
     found = False
     for matmul in list(graph.matmuls.values()):
-        for tensor, proxy in list(matmul.operands()):
+        for _, proxy in list(matmul.operands()):
             kind = graph.maker(proxy)
             if isinstance(kind, Scale) and not isinstance(kind.factor, TensorProxy):
                 found |= _take(graph, kind, fuel)

@@ -1,0 +1,225 @@
+"""`tune` on the double, whose algorithms can be slow, wrong, or write where they should not."""
+
+import json
+
+import pytest
+import torch
+
+import thunder_gemm_ex as gx
+from tests.tuning.conftest import aligned
+from thunder_gemm_ex.__main__ import main
+from thunder_gemm_ex.engines import choose, cublaslt, recording
+from thunder_gemm_ex.tuning.store import ATEN, Store, default_path
+from thunder_gemm_ex.tuning.tune import apply_stored, forget_tuned
+
+SPEC = "m k, n k -> n m"
+
+
+@pytest.fixture
+def xw():
+    return aligned(torch.randn(24, 32)), aligned(torch.randn(16, 32))
+
+
+def product(x, w):
+    return choose.run_gemm(x, w, SPEC)
+
+
+def rank_now(double, xw):
+    """The rank, in the heuristic's list, of the algorithm that a call runs now; None where ATen does."""
+    before = double.calls()
+    product(*xw)
+    return double.last()["rank"] if double.calls() > before else None
+
+
+def with_aten_at(monkeypatch, microseconds):
+    """ATen's time as given, on a machine whose own speed is anything: which algorithm wins is then no question of it."""
+    from thunder_gemm_ex.tuning import measure
+
+    timed = measure.Clock.medians
+    monkeypatch.setattr(
+        measure.Clock, "medians", lambda self, runs, rounds: timed(self, runs, rounds) | {ATEN: microseconds}
+    )
+
+
+@pytest.fixture
+def no_aten(monkeypatch):
+    """ATen is never the fastest."""
+    with_aten_at(monkeypatch, 1e9)
+
+
+def test_a_slow_first_choice_is_replaced(everywhere, xw, no_aten):
+    everywhere.lib.double_algos(4)
+    everywhere.lib.double_slow_algo(0)
+    assert rank_now(everywhere, xw) == 0
+    report = gx.tune(product, *xw, rounds=3, progress=False)
+    (row,) = report.rows
+    assert row.candidates == 4
+    assert row.heuristic_microseconds > 4000 > row.microseconds
+    assert rank_now(everywhere, xw) in (1, 2, 3)
+    torch.testing.assert_close(product(*xw), xw[1] @ xw[0].t())
+
+
+def test_an_algorithm_that_is_no_better_is_not_taken(everywhere, xw, no_aten, monkeypatch):
+    from thunder_gemm_ex.tuning import measure
+
+    everywhere.lib.double_algos(3)
+    monkeypatch.setattr(measure.Clock, "time", lambda self, run: (run(), 10.0)[1])
+    (row,) = gx.tune(product, *xw, rounds=2, progress=False).rows
+    assert row.microseconds == row.heuristic_microseconds
+    assert rank_now(everywhere, xw) == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("wrong_algo", "differs from ATen by"), ("overrunning_algo", "wrote outside of the output")]
+)
+def test_an_algorithm_that_is_wrong_is_never_taken(everywhere, xw, no_aten, fault, said):
+    everywhere.lib.double_algos(2)
+    everywhere.lib.double_slow_algo(0)
+    getattr(everywhere.lib, f"double_{fault}")(1)
+    (row,) = gx.tune(product, *xw, rounds=2, progress=False).rows
+    assert len(row.faults) == 1
+    assert said in row.faults[0]
+    assert rank_now(everywhere, xw) == 0
+    assert said in str(gx.tune(product, *xw, rounds=2, progress=False))
+
+
+def test_where_aten_is_faster_aten_is_called(everywhere, xw, monkeypatch):
+    with_aten_at(monkeypatch, 0.001)
+    (row,) = gx.tune(product, *xw, rounds=2, progress=False).rows
+    assert row.algo == ATEN
+    assert rank_now(everywhere, xw) is None
+    assert "ATen was faster" in choose.site(SPEC).decision_for(*xw).reason
+    forget_tuned()
+    assert rank_now(everywhere, xw) == 0
+
+
+def test_the_choice_is_kept_for_later_processes(everywhere, xw, no_aten):
+    everywhere.lib.double_algos(2)
+    everywhere.lib.double_slow_algo(0)
+    assert gx.tune(product, *xw, rounds=2, progress=False).stored
+    forget_tuned()
+    assert rank_now(everywhere, xw) == 0
+    assert apply_stored() == 1
+    assert rank_now(everywhere, xw) == 1
+
+
+def test_a_kept_algorithm_that_the_library_refuses_is_not_run(everywhere, xw, no_aten):
+    """Each is checked against the very problem: here the check fails, and the heuristic is asked."""
+    everywhere.lib.double_algos(2)
+    everywhere.lib.double_slow_algo(0)
+    gx.tune(product, *xw, rounds=2, progress=False)
+    cublaslt.extension().tuned_apply()
+    choose.forget()
+    everywhere.fail_next("check", 15)
+    assert rank_now(everywhere, xw) == 0
+
+
+def test_another_librarys_choice_is_another_key(everywhere, xw, no_aten):
+    gx.tune(product, *xw, rounds=2, progress=False)
+    (key,) = Store().read("host")
+    version = int.from_bytes(bytes.fromhex(key[:16]), "little")
+    assert version == cublaslt.status()["version"]
+
+
+def test_nothing_is_kept_when_asked_not_to(everywhere, xw):
+    assert not gx.tune(product, *xw, rounds=1, store=False, progress=False).stored
+    assert not default_path().exists()
+
+
+def test_nothing_is_timed_while_a_graph_is_captured(everywhere, xw):
+    everywhere.lib.double_capturing(1)
+    with pytest.raises(RuntimeError, match="a CUDA graph is being captured"):
+        gx.tune(product, *xw, progress=False)
+    assert everywhere.calls() == 0
+
+
+def test_every_distinct_problem_is_tuned_once(everywhere):
+    def program():
+        for _ in range(3):
+            for m in (8, 16):
+                product(aligned(torch.randn(m, 32)), aligned(torch.randn(16, 32)))
+
+    assert len(gx.tune(program, rounds=1, progress=False).rows) == 2
+
+
+def test_terms_are_tuned_with_the_product(everywhere):
+    a, b, bias = torch.randn(8, 32), torch.randn(16, 32), torch.randn(16)
+
+    def program():
+        gx.gemm(a, b, "m k, n k -> m n", bias=bias, alpha=0.5)
+        gx.gemm(a, b, "m k, n k -> m n", c=torch.ones(8, 16), beta=2)
+
+    report = gx.tune(program, rounds=1, progress=False)
+    assert len(report.rows) == 2
+    assert not any(row.faults for row in report.rows)
+
+
+def test_a_compiled_program_is_tuned_through_its_trace(everywhere):
+    import thunder
+
+    jfn = thunder.jit(lambda x, w: torch.matmul(x, torch.permute(w, (1, 0))), executors=gx.executors())
+    assert len(gx.tune(jfn, torch.randn(8, 32), torch.randn(16, 32), rounds=1, progress=False).rows) == 1
+
+
+def test_a_program_that_fails_leaves_nothing_recording(everywhere, xw):
+    def program():
+        product(*xw)
+        raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        gx.tune(program, progress=False)
+    assert not recording.active
+    assert rank_now(everywhere, xw) == 0
+
+
+@pytest.mark.parametrize("bad", [{"rounds": 0}, {"candidates": 0}])
+def test_counts_below_one_are_refused(everywhere, bad):
+    with pytest.raises(ValueError, match="must be at least 1"):
+        gx.tune(lambda: None, **bad)
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import torch
+from thunder_gemm_ex.engines import choose
+def step():
+    choose.run_gemm(torch.randn(24, 32), torch.randn(16, 32), "m k, n k -> n m")
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def test_the_command_tunes_a_file(everywhere, program, capsys):
+    assert main(["tune", f"{program}:step", "--rounds", "1", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["ok"]
+    assert len(data["rows"]) == 1
+    assert default_path().exists()
+
+
+def test_the_command_says_what_was_found(everywhere, program, capsys):
+    assert main(["tune", f"{program}:step", "--rounds", "1", "--no-store"]) == 0
+    out = capsys.readouterr().out
+    assert "1 plan(s) on host, not kept" in out
+    assert "rows 24 cols 16 k 32 batch 1 float32" in out
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"), [("missing.py", "there is no file missing.py"), ("PROGRAM:walk", "no function named walk")]
+)
+def test_the_command_says_what_is_missing(everywhere, program, argument, message, capsys):
+    assert main(["tune", argument.replace("PROGRAM", program), "--json"]) == 1
+    assert message in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_program_without_products_is_said(everywhere, tmp_path, capsys):
+    path = tmp_path / "empty.py"
+    path.write_text("def main():\n    pass\n")
+    assert main(["tune", str(path), "--json"]) == 1
+    assert "nothing to tune" in json.loads(capsys.readouterr().out)["error"]

@@ -1,0 +1,162 @@
+"""From a spec and tensors to a call of the cublaslt engine, or the reason why there is none.
+
+Beside `choose`, which asks here for every signature once; what comes back is called from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from thunder_gemm_ex.engines import cublaslt, recording
+from thunder_gemm_ex.engines.numerics import flags_reader
+from thunder_gemm_ex.spec import Contraction
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+# (run, template, flags): run(a, b, torch.empty_like(template), flags()) is 0 and has computed where a and b are as they were
+# when this was decided; the extension compares shapes, strides, dtypes and devices, and sees where a neg bit may be.
+Guess = tuple[Callable[..., int], torch.Tensor, Callable[[], int]]
+
+
+class Found(NamedTuple):
+    """What was decided for one signature. `run` is None where the engine declined, for `reason`.
+
+    run(a, b, bias, c, alpha, beta) computes. `guess` is None where there is more to do than one call.
+    """
+
+    run: Callable | None = None
+    detail: str = ""
+    reason: str = ""
+    guess: Guess | None = None
+
+
+def decide(
+    spec: Contraction, a, b, bias, fallback: Callable, *, anywhere: bool = False, numerics: str = "torch"
+) -> Found:
+    """How cuBLASLt computes `spec`; `fallback(a, b, bias, c, alpha, beta)` is what a call that it declines goes to.
+
+    `anywhere`: also where no CUDA device is, for a library that computes in host memory. `numerics`: one of
+    `engines.numerics.MODES`; in "batch_invariant" nothing falls back, since nothing else promises that: RuntimeError.
+    """
+    flags = flags_reader(a.dtype, numerics)
+    empty = 0 in spec.sizes.values()  # whoever computes nothing keeps every promise
+    invariant = numerics == "batch_invariant" and not empty
+    reason = refusal(spec, a, anywhere=anywhere)
+    if reason:
+        return Found(_refusing(reason) if invariant else None, reason=reason)
+    while before_first:
+        before_first.pop()()
+    bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, dense(spec))
+    shape = spec.shape(spec.out)
+    plan = bound.explain(a, b, new_output(a, shape), bias, None, flags())
+    copy = plan.get("copy", {})
+    if plan["declined"] and not copy:
+        return Found(_refusing(plan["declined"]) if invariant else None, reason=plan["declined"])
+    if not copy and not invariant and _aten_is_faster(bound, a, b, shape, bias, flags()):
+        return Found(reason="ATen was faster when this problem was tuned")
+    if invariant:
+        fallback = _refusing("this call is declined where others like it were not: see alignment and strides")
+    run = _call(bound, shape, flags, fallback, copy)
+    if copy:
+        plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
+        return Found(run, f"{_detail(plan)}, after a copy of {' and '.join(copy)}")
+    return Found(run, _detail(plan), "", _guess(bound, a, shape, flags))
+
+
+# Keys of plans that ATen computes faster, as tuning found out; `tuning` fills it.
+aten_faster: set[str] = set()
+# Called once, before the first decision: `tuning` reads here what was tuned in earlier processes.
+before_first: list[Callable[[], None]] = []
+
+
+def _aten_is_faster(bound: cublaslt.Bound, a, b, shape, bias, flags: int) -> bool:
+    if not aten_faster:
+        return False
+    try:
+        return bound.candidates(a, b, new_output(a, shape), bias, None, flags, count=1)["key"] in aten_faster
+    except ValueError:  # several plans: never tuned
+        return False
+
+
+def refusal(spec: Contraction, a: torch.Tensor, *, anywhere: bool = False) -> str:
+    """Why cuBLASLt is not asked for this contraction, or "" if it is."""
+    if type(a) not in PLAIN:
+        return f"{type(a).__name__} has no memory of its own that a library call could read"
+    if a.dtype not in cublaslt.DTYPES:
+        return f"{a.dtype} is not among the types that the cublaslt engine computes"
+    if 0 in spec.sizes.values():
+        return "a dimension has size 0: there is nothing to multiply"
+    library = cublaslt.status()
+    return "" if library["usable"] or anywhere else "; ".join(library["missing"])
+
+
+def dense(spec: Contraction) -> list[int]:
+    """Sizes by atom, as the extension wants them."""
+    return [spec.sizes.get(x, 1) for x in range(max(spec.sizes, default=-1) + 1)]
+
+
+def copied(tensor: torch.Tensor, strides: list[int] | None) -> torch.Tensor:
+    """The tensor, or a copy of it that lies as the planner asks."""
+    if strides is None:
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _plan_of_copies(bound: cublaslt.Bound, a, b, shape, bias, flags: int, copy: dict[str, Any]) -> dict[str, Any]:
+    def as_copied(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        strides = copy.get(name, tensor.stride())
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+    return bound.explain(as_copied("a", a), as_copied("b", b), a.new_empty(shape), bias, None, flags)
+
+
+def _detail(plan: dict[str, Any]) -> str:
+    return "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
+
+
+def _refusing(reason: str) -> Callable:
+    def refuse(*_args) -> torch.Tensor:
+        raise RuntimeError(
+            f'numerics is "batch_invariant", which no other engine promises, but cuBLASLt declines: {reason}; '
+            'use "strict" or "torch"'
+        )
+
+    return refuse
+
+
+def new_output(a: torch.Tensor, shape) -> torch.Tensor:
+    """Memory for a product: of a's type, contiguous."""
+    return a.new_empty(shape)
+
+
+def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Callable, copy: dict) -> Callable:
+    run, copy_a, copy_b = bound.run, copy.get("a"), copy.get("b")
+
+    def call(a, b, bias=None, c=None, alpha=1, beta=0):
+        # A subclass looks like the tensors that were decided for and may mean something else.
+        if type(a) not in PLAIN or type(b) not in PLAIN:
+            return fallback(a, b, bias, c, alpha, beta)
+        # What explain found is of a call without c; another c or alignment may still be declined, and then ATen computes.
+        # The neg bit is a view's property that no stride shows; the library would read the memory without it.
+        if a.is_neg() or b.is_neg() or (bias is not None and bias.is_neg()) or (c is not None and c.is_neg()):
+            return fallback(a, b, bias, c, alpha, beta)
+        out = new_output(a, shape)
+        x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
+        if recording.active:
+            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags(), fallback)
+        if run(x, y, out, bias, c, float(alpha), float(beta), flags()):
+            return fallback(a, b, bias, c, alpha, beta)
+        return out
+
+    return call
+
+
+def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Guess:
+    # What the output is like; it keeps no memory. empty_like is the quickest of torch's ways to allocate.
+    template = like.detach().new_empty(shape)
+    template.untyped_storage().resize_(0)
+    return bound.plain, template, flags
