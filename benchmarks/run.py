@@ -16,7 +16,7 @@ from rich.text import Text
 from benchmarks.comparison import OURS
 from benchmarks.machine import machine
 
-SUITES = ("rope", "programs", "overhead")
+SUITES = ("rope", "programs", "overhead", "compile")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
