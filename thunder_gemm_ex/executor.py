@@ -63,7 +63,7 @@ class GemmExecutor(FusionExecutor):
         self._apply_rules(graph, options)
         changed = graph.views_of_torch or any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
         rewritten = emit(graph, gemm) if changed else trace
-        report.record(graph, declined, names)
+        report.record(graph, declined, names, rewritten)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
