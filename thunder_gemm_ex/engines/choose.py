@@ -191,7 +191,7 @@ def _run_with_terms(a, b, spec, bias, alpha, beta):
             return _run_with_terms(a, b, spec, bias, 1, beta) * alpha
         alpha = value
     terms = aten.Terms(alpha=alpha != 1, bias=bias is not None, scaled_bias=bias is not None and beta != 1)
-    return site(spec, terms)(a, b, bias, None, alpha, beta)
+    return site(spec, terms)(a, b, bias, None, alpha, 0 if bias is None else beta)
 
 
 @dataclasses.dataclass(frozen=True)
