@@ -26,6 +26,7 @@ from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
+from thunder_gemm_ex.rules.leave import leave_to_fusers
 from thunder_gemm_ex.rules.multiply import mark_multiplies
 from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, read_options
@@ -60,6 +61,8 @@ class GemmExecutor(FusionExecutor):
         names = self._warn_if_behind(before)
         graph = Graph(trace, behind)
         declined = find_matmuls(graph)
+        if options.claim == "patterns":
+            declined += leave_to_fusers(graph, keep_multiplies=options.small != "off")
         self._apply_rules(graph, options)
         changed = graph.views_of_torch or any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
         rewritten = emit(graph, gemm) if changed else trace

@@ -115,3 +115,19 @@ def test_each_graph_of_thunderfx_has_its_traces():
     outline = Outline(report.html())
     assert {link.removeprefix("#") for link in outline.links} <= set(outline.anchors)
     assert {link[1:3] for link in outline.links} == {"p0", "p1"}
+
+
+def test_it_is_written_to_a_file(report, tmp_path):
+    report.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == report.html()
+    assert [x.name for x in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_page_that_cannot_be_made_leaves_the_file_as_it_was(report, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    page.write_text("before")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        report.to_html(page)
+    assert page.read_text() == "before"
+    assert [x.name for x in tmp_path.iterdir()] == ["page.html"]

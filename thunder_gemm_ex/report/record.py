@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from thunder.core.compile_data import _compile_data
 from thunder.core.devices import DeviceType
@@ -53,13 +54,17 @@ class Record:
 
 # By Thunder's statistics object of the compiled function; a record goes when that goes.
 records: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+# Told (Thunder's compile data, its statistics object) of every program that is compiled with the executor.
+watchers: list[Callable[[Any, Any], None]] = []
 
 
 def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str], after: TraceCtx) -> None:
     """Keep the rows of the program being compiled, whose trace the executor has just rewritten as `after`."""
-    _, stats = _compile_data.get()
+    data, stats = _compile_data.get()
     if stats is None:
         return
+    for watcher in watchers:
+        watcher(data, stats)
     items: list[Matmul | Declined] = sorted([*graph.matmuls.values(), *declined], key=lambda x: x.position)
     where = places(items)
     notes = []
@@ -79,7 +84,7 @@ def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str],
 def _row(item: Matmul | Declined, where: str) -> Row:
     if isinstance(item, Declined):
         result = next((p.name for p in item.bsym.flat_proxy_outs), "")
-        return Row(item.op, where, "declined", "", "", item.reason, "thunder", 0, item.backward, result=result)
+        return Row(item.op, where, item.decision, "", "", item.reason, "thunder", 0, item.backward, result=result)
     spec = item.spec
     groups = {"batch": spec.batch, "m": spec.m, "n": spec.n, "k": spec.k}
     return Row(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,6 +80,12 @@ class Report:
         from thunder_gemm_ex.report.page import page
 
         return page(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to `path`: all of it or nothing. OSError where that cannot be written."""
+        from thunder_gemm_ex.report.page import write
+
+        write(self.html(), Path(path))
 
     def __str__(self) -> str:
         from thunder_gemm_ex.report.text import plain
