@@ -30,13 +30,21 @@ def suite(device: str) -> Iterator[Comparison]:
     def engine():
         return [run_gemm(x, w, "m k, n k -> m n")]
 
-    yield Comparison("the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200)
-    yield Comparison("gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200)
+    yield Comparison(
+        "8x8 call, the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200
+    )
+    yield Comparison(
+        "8x8 call, gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200
+    )
     yield from cublaslt_engine.suite()
     yield _outer(device)
     ours, thunders = trace_call(x, w, gx.executors()), trace_call(x, w, None)
     yield Comparison(
-        "a compiled trace", "[8, 8], [8, 8]", {EAGER: eager, "Thunder": thunders, OURS: ours}, TRACE_TARGETS, rounds=200
+        "8x8 call, a compiled trace",
+        "[8, 8], [8, 8]",
+        {EAGER: eager, "Thunder": thunders, OURS: ours},
+        TRACE_TARGETS,
+        rounds=200,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -264,3 +265,14 @@ def test_a_rehearsal_names_no_gpu():
     from benchmarks import gpu_pack
 
     assert all("cuda" not in word for stage in gpu_pack.stages(True) for word in stage.command)
+
+
+def test_the_readmes_figures_are_those_of_the_committed_results():
+    from benchmarks.markdown import HEAD, table
+
+    root = Path(__file__).parents[1]
+    found = Results.read(root / "benchmarks" / "results" / "cpu-2-threads.json")
+    shown = [line for line in (root / "README.md").read_text().splitlines() if " to " in line and line.endswith(") |")]
+    assert shown
+    assert set(shown) <= set(table(found).splitlines())
+    assert HEAD[0] in (root / "README.md").read_text()
