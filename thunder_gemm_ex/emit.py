@@ -25,9 +25,10 @@ _DEFAULTS = (None, 1, 1)
 
 @dataclasses.dataclass(frozen=True)
 class Symbols:
-    """What is written: `gemm` with the numerics of the program, and kernels for what no fuser takes, by symbol id."""
+    """What is written: products with the program's numerics, and kernels, by symbol id, for what no fuser takes."""
 
     gemm: Symbol
+    scaled_gemm: Symbol
     kernels: Mapping[str, Symbol]
     numerics: str = "torch"
 
@@ -98,6 +99,11 @@ def _gemm(trace: TraceCtx, matmul: Matmul, symbols: Symbols) -> BoundSymbol:
     # A wrong shape here would be accepted in silence by everything downstream.
     assert matmul.spec.shape(matmul.spec.out) == tuple(matmul.out.shape), (text, matmul.out)
     with tracectx(trace):
+        if matmul.scales is not None:
+            found = matmul.scales
+            args = (matmul.a, matmul.b, text, found.a, found.b, matmul.bias)
+            how = symbols.how | {"out_dtype": found.out_dtype, "fast_accumulate": found.fast_accumulate}
+            return _placed(symbols.scaled_gemm.bind(*args, **how, output=matmul.out), matmul.bsym)
         outputs = matmul.makes()
         bsym = symbols.gemm.bind(*args, **_how(matmul, symbols), output=outputs if len(outputs) > 1 else matmul.out)
     return _placed(bsym, matmul.bsym)

@@ -21,7 +21,7 @@ from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import Symbols, emit
 from thunder_gemm_ex.engines.choose import serves
-from thunder_gemm_ex.front_door import keep_activations, open_front_door, teach_splitter
+from thunder_gemm_ex.front_door import keep_activations, open_front_door, open_scaled, teach_splitter
 from thunder_gemm_ex.front_door.entries import entered
 from thunder_gemm_ex.graph import Graph
 from thunder_gemm_ex.rules.activations import take_activations
@@ -34,8 +34,9 @@ from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.multiply import mark_multiplies
 from thunder_gemm_ex.rules.promises import decline_unpromised
+from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
-from thunder_gemm_ex.symbols import Options, define_gemm, read_options
+from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
 
 
 class GemmExecutor(FusionExecutor):
@@ -67,9 +68,10 @@ class GemmExecutor(FusionExecutor):
         names = self._warn_if_behind(before)
         graph = Graph(trace, behind)
         declined = find_matmuls(graph)
+        declined += find_scaled(graph)
         declined += decline_unpromised(graph, options.numerics, _served)
         self._apply_rules(graph, options)
-        rewritten = emit(graph, Symbols(gemm, kernels, options.numerics))
+        rewritten = emit(graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
         changed = rewritten is not trace
         report.record(graph, declined, names)
         if changed:
@@ -123,7 +125,9 @@ def _served(tensor: TensorProxy) -> bool:
 gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
+scaled_gemm = define_scaled_gemm(gemm_ex)
 open_front_door(gemm_ex)
 kernels = keep_activations(gemm_ex)
 entered.update(open_eager_door(gemm_ex, gemm))
+entered.update(open_scaled(gemm_ex))
 teach_splitter(gemm_ex.name)

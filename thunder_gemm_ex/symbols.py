@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import torch
 from thunder.core import dtypes
 from thunder.core.codeutils import prettyprint
 from thunder.core.compile_data import get_compile_option
@@ -13,7 +14,7 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import Symbol
 from thunder.extend import FusionExecutor
 
-from thunder_gemm_ex.engines.choose import run_gemm
+from thunder_gemm_ex.engines.choose import run_gemm, run_scaled
 from thunder_gemm_ex.engines.numerics import MODES
 from thunder_gemm_ex.engines.operation import WRITES_AUX, WRITES_BIAS
 from thunder_gemm_ex.spec import Contraction, SpecError, mask_shape, parse
@@ -78,6 +79,48 @@ def define_gemm(executor: FusionExecutor) -> Symbol:
         fn=run_gemm,
         tags=(OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD),
         python_printer=print_gemm,
+    )
+
+
+def scaled_gemm_meta(
+    a: TensorProxy,
+    b: TensorProxy,
+    spec: str,
+    scale_a: TensorProxy,
+    scale_b: TensorProxy,
+    bias: TensorProxy | None = None,
+    *,
+    out_dtype: torch.dtype | None = None,
+    fast_accumulate: bool = False,
+    numerics: str | None = None,
+):
+    """The output of `scale_a * scale_b * a b + bias` of fp8 operands, as torch._scaled_mm defines it."""
+    contraction = _parsed(spec).bind(a.shape, b.shape, None if bias is None else bias.shape)
+    return TensorProxy(
+        like=a,
+        shape=contraction.shape(contraction.out),
+        dtype=a.dtype if out_dtype is None else dtypes.to_dtype(out_dtype),
+    )
+
+
+def _print_scaled(bsym, out_printables, arg_printables, kwarg_printables) -> str:
+    a, b, spec, scale_a, scale_b, bias = arg_printables
+    shown = [prettyprint(a), prettyprint(b), f'"{spec}"', prettyprint(scale_a), prettyprint(scale_b)]
+    shown += [] if bias is None else [prettyprint(bias)]
+    for name, value in kwarg_printables.items():
+        shown += [f"{name}={prettyprint(value)}"] if value else []
+    out = prettyprint(out_printables, literals_as_underscores=True)
+    return f"{out} = scaled_gemm({', '.join(shown)})  # {prettyprint(out_printables, with_type=True)}"
+
+
+def define_scaled_gemm(executor: FusionExecutor) -> Symbol:
+    """Register `scaled_gemm` with the executor: products of fp8 operands, whose scales and types `gemm` does not have."""
+    return executor.register_operator(
+        "scaled_gemm",
+        meta=scaled_gemm_meta,
+        fn=run_scaled,
+        tags=(OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD),
+        python_printer=_print_scaled,
     )
 
 

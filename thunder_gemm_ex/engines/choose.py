@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from thunder_gemm_ex.engines import aten, cublaslt, cublaslt_calls, epilogues, recording
+from thunder_gemm_ex.engines import aten, cublaslt, cublaslt_calls, epilogues, recording, scaled
 from thunder_gemm_ex.engines.epilogues import as_c, is_full
 from thunder_gemm_ex.spec import Contraction, Pattern, SpecError, parse
 
@@ -197,6 +197,12 @@ def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
     biased = bias is not None
     terms = aten.Terms(alpha=alpha != 1, bias=biased, scaled_bias=biased and beta != 1, numerics=numerics)
     return site(spec, terms)(a, b, bias, None, alpha, beta)
+
+
+def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
+    """What a compiled trace calls as `scaled_gemm`."""
+    how = scaled.How(out_dtype, fast_accumulate, numerics or "torch")
+    return scaled.run(_forced, spec, how, a, b, scale_a, scale_b, bias)
 
 
 def serves(device: str, dtype: torch.dtype) -> bool:

@@ -1,7 +1,7 @@
 """A product with an epilogue as one call of a trace: cuBLASLt's where it takes it, else ATen's operations one by one.
 
-Both make and read the same aux (bits as `packed` writes them, or values in rows of a multiple of 8), so a forward on one engine has its backward on the other. Where the epilogue is
-declined the product alone still goes to whatever engine serves it.
+Both make and read the same aux (bits as `packed` writes them, or values in rows of a multiple of 8), so a forward on one
+engine has its backward on the other. Where the epilogue is declined the product alone still goes to whatever serves it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _summed(spec: Contraction, name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def packed(positive: torch.Tensor) -> torch.Tensor:
-    """A mask as bits, the first of a byte the lowest, in whole rows of 128: what cuBLASLt's ReLU writes beside its output."""
+    """A mask as bits, the first of a byte the lowest, in whole rows of 128: what cuBLASLt's ReLU writes as aux."""
     last = positive.shape[-1] if positive.ndim else 1
     bits = torch.nn.functional.pad(positive.reshape(*positive.shape[:-1], last), (0, -last % MASK_BITS))
     weights = 2 ** torch.arange(8, dtype=torch.uint8, device=positive.device)

@@ -7,6 +7,7 @@ exactly as Thunder records it.
 
 from thunder_gemm_ex.front_door.activations import keep_activations
 from thunder_gemm_ex.front_door.entries import ENTRIES, open_front_door
+from thunder_gemm_ex.front_door.scaled import open_scaled
 from thunder_gemm_ex.front_door.splitter import teach_splitter
 
-__all__ = ["ENTRIES", "keep_activations", "open_front_door", "teach_splitter"]
+__all__ = ["ENTRIES", "keep_activations", "open_front_door", "open_scaled", "teach_splitter"]

@@ -2,10 +2,11 @@
 
 from thunder_gemm_ex.graph.graph import Graph, is_backward
 from thunder_gemm_ex.graph.kinds import SLOPES, Activation, Add, Cast, Scale, Slope, Sum, View, is_tanh_gelu, read
-from thunder_gemm_ex.graph.matmul import Matmul
+from thunder_gemm_ex.graph.matmul import SCALED_MM, Matmul, Scales
 from thunder_gemm_ex.graph.views import shapes, view_steps
 
 __all__ = [
+    "SCALED_MM",
     "SLOPES",
     "Activation",
     "Add",
@@ -13,6 +14,7 @@ __all__ = [
     "Graph",
     "Matmul",
     "Scale",
+    "Scales",
     "Slope",
     "Sum",
     "View",

@@ -5,10 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import torch
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol, BoundSymbolTag
 
 from thunder_gemm_ex.spec import Contraction
+
+# The symbol's name under which torch._scaled_mm is recorded.
+SCALED_MM = "_scaled_mm"
+
+
+@dataclasses.dataclass(eq=False)
+class Scales:
+    """The scales of fp8 operands, one number or one a row and column, and what torch._scaled_mm says besides."""
+
+    a: TensorProxy
+    b: TensorProxy
+    out_dtype: torch.dtype | None
+    fast_accumulate: bool
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,6 +46,7 @@ class Matmul:
     epilogue: str = ""
     aux: TensorProxy | None = None
     bias_grad: TensorProxy | None = None
+    scales: Scales | None = None
     folded: list[str] = dataclasses.field(default_factory=list)
     # Why something beside it stays as it is, by where: an operand's name, "result" or "k".
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -58,6 +73,9 @@ class Matmul:
             yield self.alpha
         if self.aux is not None and self.reads_aux:
             yield self.aux
+        if self.scales is not None:
+            yield self.scales.a
+            yield self.scales.b
 
     @property
     def reads_aux(self) -> bool:

@@ -39,6 +39,8 @@ def unfit(matmul: Matmul, served: Callable[[TensorProxy], bool]) -> str:
         return f"on {matmul.a.device.devicetype.name.lower()} it would be no part of the matmul's own call"
     if matmul.a.dtype not in _DTYPES:
         return f"cuBLASLt has no epilogues for {matmul.a.dtype}"
+    if matmul.scales is not None:
+        return "its operands have scales"
     if isinstance(matmul.alpha, TensorProxy) or not matmul.spec.k or not matmul.spec.out:
         return "the product is scaled by a tensor, sums nothing or is a single number"
     return "" if matmul.bias is None or _bias_fits(matmul) else "the bias is not along the result's last dimension"

@@ -27,6 +27,8 @@ def fold_results(graph: Graph, fuel, *, terms: bool = True) -> None:
 def _fold_one(graph: Graph, matmul: Matmul, folds: dict, fuel) -> bool:
     kind = graph.user_of_result(matmul)
     fold = folds.get(type(kind))
+    if matmul.scales is not None and not isinstance(kind, View):
+        return False
     return fold is not None and fold(graph, matmul, kind, fuel)
 
 

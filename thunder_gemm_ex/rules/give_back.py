@@ -13,7 +13,7 @@ def _shows_memory_format(graph: Graph, matmul: Matmul) -> bool:
 
 
 def give_back(graph: Graph, claim: str, numerics: str = "torch") -> None:
-    """Under claim "patterns" keep only matmuls that absorbed a view; under "all", or other numerics than torch's, every one."""
+    """Under claim "patterns" keep only matmuls that absorbed a view; under "all", or numerics of our own, every one."""
     why = 'gemm_claim="all"' if claim == "all" else "" if numerics == "torch" else f'gemm_numerics="{numerics}"'
     for matmul in graph.matmuls.values():
         if matmul.decision != "claimed":

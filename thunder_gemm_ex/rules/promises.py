@@ -1,4 +1,4 @@
-"""Rule: under numerics that only cuBLASLt promises, a matmul that it does not serve is left to torch, and the report says so."""
+"""Rule: under numerics that only cuBLASLt promises, a matmul that it does not serve is left to torch, with the reason."""
 
 from __future__ import annotations
 
