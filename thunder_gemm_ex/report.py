@@ -126,7 +126,8 @@ def _engine(item: Matmul) -> str:
     from thunder.core.dtypes import to_torch_dtype
 
     usable = item.a.device.devicetype is DeviceType.CUDA and cublaslt.status()["usable"]
-    return "cublaslt" if usable and to_torch_dtype(item.a.dtype) in cublaslt.DTYPES else "aten"
+    computed = item.scales is not None or to_torch_dtype(item.a.dtype) in cublaslt.DTYPES
+    return "cublaslt" if usable and computed else "aten"
 
 
 def _places(items: list[Matmul | Declined]) -> dict[int, str]:

@@ -24,7 +24,7 @@ def give_back(graph: Graph, claim: str, numerics: str = "torch") -> None:
         elif matmul.folded:
             matmul.reason = "; ".join(["folded " + ", ".join(matmul.folded), *matmul.kept.values()])
         elif why:
-            matmul.reason = f"nothing to fold; claimed by {why}"
+            matmul.reason = "; ".join([f"nothing to fold; claimed by {why}", *matmul.kept.values()])
         else:
             matmul.decision = "given back"
             matmul.reason = (
