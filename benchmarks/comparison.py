@@ -19,6 +19,7 @@ class Comparison:
     Attributes:
         targets: candidate -> the least ratio time(candidate) / time(OURS) that is wanted.
         rounds: interleaved rounds unless the command line says otherwise.
+        facts: what else is recorded with the result, such as `flops` and `bytes` for a roofline.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Comparison:
     candidates: dict[str, Callable[[], Sequence[torch.Tensor]]]
     targets: dict[str, float] = dataclasses.field(default_factory=dict)
     rounds: int = 40
+    facts: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def measure(self, rounds: int | None, advance: Callable[[], object]) -> dict:
         """The comparison as a JSON object. Where our result is not eager's, no time is taken.
@@ -34,7 +36,7 @@ class Comparison:
             advance: called after each round.
         """
         check = self.check()
-        result = {"name": self.name, "sizes": self.sizes, "check": check, "rounds": rounds or self.rounds}
+        result = {"name": self.name, "sizes": self.sizes, "check": check, **self.facts, "rounds": rounds or self.rounds}
         if not check["ok"]:
             return result
         measured = []

@@ -21,22 +21,6 @@ def test_it_is_found_by_name():
     assert forward_names(jfn) == ["gemm"]
 
 
-def test_enable_and_disable_are_idempotent():
-    before = thunder.get_default_executors()
-    try:
-        gx.enable()
-        gx.enable()
-        assert list(thunder.get_default_executors()) == [gx.gemm_ex, *before]
-        jfn = thunder.jit(lambda x, w: x @ w.t())
-        jfn(torch.randn(3, 4), torch.randn(5, 4))
-        assert forward_names(jfn) == ["gemm"]
-        gx.disable()
-        gx.disable()
-        assert thunder.get_default_executors() == before
-    finally:
-        gx.disable()
-
-
 def test_claim_all_claims_what_has_nothing_to_fold():
     x, w = torch.randn(3, 4), torch.randn(4, 5)
     assert decisions(assert_as_eager(torch.matmul, x, w)) == ["given back"]

@@ -149,11 +149,11 @@ def test_listed_first_it_does_not_warn(monkeypatch):
 def test_the_report_of_a_function_goes_with_it():
     import gc
 
-    from thunder_gemm_ex import report
+    from thunder_gemm_ex.report.record import records
 
-    before = len(report._records)
+    before = len(records)
     jfn = compiled()
-    assert len(report._records) == before + 1
+    assert len(records) == before + 1
     del jfn
     gc.collect()
-    assert len(report._records) == before
+    assert len(records) == before

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "eager": {"spec", "engines", "operator"},
     "eager_door": {"spec", "operator", "eager"},
     "inductor": {"spec", "operator"},
+    "tuning": {"_version", "spec", "engines"},
     "report": {"_version", "spec", "engines", "graph", "rules"},
     "executor": {
         *("_version", "spec", "engines", "graph", "rules", "emit"),

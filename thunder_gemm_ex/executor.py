@@ -32,6 +32,7 @@ from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
+from thunder_gemm_ex.rules.leave import leave_to_fusers
 from thunder_gemm_ex.rules.multiply import mark_multiplies
 from thunder_gemm_ex.rules.promises import decline_unpromised
 from thunder_gemm_ex.rules.scaled import find_scaled
@@ -70,10 +71,12 @@ class GemmExecutor(FusionExecutor):
         declined = find_matmuls(graph)
         declined += find_scaled(graph)
         declined += decline_unpromised(graph, options.numerics, _served)
+        if options.claim == "patterns" and options.numerics == "torch":
+            declined += leave_to_fusers(graph, keep_multiplies=options.small != "off")
         self._apply_rules(graph, options)
         rewritten = emit(graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
         changed = rewritten is not trace
-        report.record(graph, declined, names)
+        report.record(graph, declined, names, rewritten, options.numerics)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))

@@ -292,7 +292,9 @@ def test_the_interpreter_exits_with_plans_workspaces_and_threads(double_library)
     """
     code = AT_EXIT.format(path=str(double_library.path))
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    # With an nvcc on the path and no device, torch says so while it is imported.
+    complaints = [line for line in done.stderr.splitlines() if "No CUDA runtime is found" not in line]
+    assert (done.returncode, complaints) == (0, [])
 
 
 # Failures -------------------------------------------------------------------------------------------------------------

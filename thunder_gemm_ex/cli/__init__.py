@@ -6,6 +6,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.cli._command import COMMANDS, Command
@@ -55,10 +56,21 @@ def add_subparser(subparsers, command: Command) -> None:
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
         epilog=f"example: {PROG} {command.example}",
     )
-    sub.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    sub.set_defaults(json=False, json_file=None)
+    if command.json_to_file:
+        sub.add_argument("--json", action=_JsonTo, nargs="?", metavar="FILE", help="JSON instead of text, or into FILE")
+    else:
+        sub.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     if command.arguments is not None:
         command.arguments(sub)
     sub.set_defaults(command=command)
+
+
+class _JsonTo(argparse.Action):
+    """`--json` prints JSON; `--json=FILE` writes it there as well as the text here."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        namespace.json, namespace.json_file = values is None, None if values is None else Path(values)
 
 
 def print_rich(text) -> None:

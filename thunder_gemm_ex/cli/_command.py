@@ -23,20 +23,21 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One subcommand; `arguments` adds its own options to the subparser."""
+    """One subcommand; `arguments` adds its own options to the subparser. json_to_file: --json may name a file."""
 
     name: str
     summary: str
     example: str
     run: Callable[[argparse.Namespace], Result]
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    json_to_file: bool = False
 
 
-def command(name: str, summary: str, *, example: str, arguments=None):
+def command(name: str, summary: str, *, example: str, arguments=None, json_to_file: bool = False):
     """Registers the decorated function as the subcommand `name`."""
 
     def register(run):
-        COMMANDS[name] = Command(name, summary, example, run, arguments)
+        COMMANDS[name] = Command(name, summary, example, run, arguments, json_to_file)
         return run
 
     return register

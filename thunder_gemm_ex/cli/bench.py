@@ -1,28 +1,68 @@
 """`bench`: the benchmark suites of a checkout; they are no part of the wheel."""
 
 import importlib
+import json
 import sys
+from pathlib import Path
 
 from thunder_gemm_ex.cli._command import Result, command
 
 
 def arguments(parser) -> None:
-    """Which suites, and how thorough."""
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="rope, programs, overhead; all unless named")
-    parser.add_argument("--rounds", type=int, default=None, help="interleaved rounds (each suite has its own default)")
+    """Which suites, how thorough, and what is written where."""
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites or groups of them; all unless named")
+    parser.add_argument("--suite", action="append", default=[], metavar="SUITE", help="the same, as an option")
+    parser.add_argument("--filter", default="", metavar="TEXT", help="only comparisons with this in their name")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds (each comparison has its own default)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one unless named")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results to FILE, as they come")
+    parser.add_argument("--html", type=Path, metavar="PAGE", help="write a page with charts (needs the extra `bench`)")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="say better, same or worse than these results")
 
 
-@command("bench", "time the executor against Thunder and eager", example="bench rope --json", arguments=arguments)
+@command(
+    "bench",
+    "time the executor against its peers",
+    example="bench --suite cpu --json=result.json",
+    arguments=arguments,
+    json_to_file=True,
+)
 def bench(args) -> Result:
-    """Exit status 0 when every result that was timed was right."""
+    """Exit status 0 when every result that was timed was right; a missed target is shown, not failed: machines differ."""
     # The console script, unlike `python -m`, doesn't look for modules in the current directory.
     sys.path.insert(0, "")
     try:
         run = importlib.import_module("benchmarks.run")
+        results = importlib.import_module("benchmarks.results")
+        tables = importlib.import_module("benchmarks.tables")
     except ModuleNotFoundError as error:
         if error.name not in ("benchmarks", "benchmarks.run"):
             raise
-        sentence = "benchmarks/ is not here; run this in a checkout of thunder_gemm_ex."
-        return Result(False, {"ok": False, "error": sentence}, sentence)
-    data = run.run_suites(args.suites, rounds=args.rounds, quiet=args.json)
-    return Result(data["ok"], data, run.render(data))
+        return _refused("benchmarks/ is not here; run this in a checkout of thunder_gemm_ex.")
+    out = args.out or args.json_file
+    try:
+        baseline = None if args.baseline is None else results.Results.read(args.baseline)
+        page = importlib.import_module("benchmarks.page") if args.html else None
+        found = run.run_suites(
+            [*args.suites, *args.suite],
+            wanted=args.filter,
+            rounds=args.rounds,
+            device=args.device,
+            quiet=args.json,
+            keep=lambda now: out and run.write(out, json.dumps(now.to_dict(), indent=1) + "\n"),
+        )
+    except ValueError as error:
+        return _refused(f"{error}.")
+    except ModuleNotFoundError as error:
+        return _refused(f"--html needs {error.name}: pip install '.[bench]'.")
+    if not any(found.suites.values()):
+        return _refused(f"nothing was timed: no comparison has {args.filter!r} in its name.")
+    if page is not None:
+        run.write(args.html, page.page(found, baseline))
+    verdicts = [] if baseline is None else results.against(found, baseline)
+    data = found.to_dict() | ({"baseline": verdicts} if verdicts else {})
+    return Result(found.ok and found.complete, data, tables.render(found, baseline))
+
+
+def _refused(sentence: str) -> Result:
+    return Result(False, {"ok": False, "error": sentence}, sentence)

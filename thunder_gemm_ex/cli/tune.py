@@ -1,8 +1,6 @@
 """`tune`: time cuBLASLt's algorithms on the user's own program, and keep the best for later processes."""
 
-import runpy
-from pathlib import Path
-
+from thunder_gemm_ex.cli import _program
 from thunder_gemm_ex.cli._command import Result, command
 
 FUNCTION = "main"
@@ -23,13 +21,10 @@ def tune(args) -> Result:
     """Exit status 0 when something was tuned."""
     from thunder_gemm_ex import tuning
 
-    path, _, name = args.program.partition(":")
-    sentence = None if Path(path).is_file() else f"there is no file {path}."
-    if sentence is None:
-        program = runpy.run_path(path).get(name or FUNCTION)
-        sentence = None if callable(program) else f"{path} has no function named {name or FUNCTION}."
-    if sentence is not None:
-        return Result(False, {"ok": False, "error": sentence}, sentence)
+    try:
+        program = _program.function(args.program, FUNCTION)
+    except _program.NoProgram as error:
+        return Result(False, {"ok": False, "error": str(error)}, str(error))
     report = tuning.tune(
         program,
         candidates=args.candidates,

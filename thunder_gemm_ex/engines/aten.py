@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from thunder_gemm_ex.engines.arrange import aligned, arranged, as_matrix, joins_in_memory, listed
+from thunder_gemm_ex.engines.arrange import aligned, arranged, as_matrix, joins_in_memory, listed, permuted
 from thunder_gemm_ex.engines.loop import label_to_loop, looped, without
 from thunder_gemm_ex.engines.numerics import wider
 from thunder_gemm_ex.spec import Contraction, atoms_of
@@ -120,6 +120,23 @@ def looped_source(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence
     return f"looped(empty(a, {spec.shape(spec.out)}), lambda a, b, out: {step.into('out')}, {', '.join(views)})"
 
 
+def account(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> tuple[int, dict[str, int]]:
+    """(library calls, elements copied by tensor: "a", "b", "result") of `expression`; for reports.
+
+    Where one torch call means the spec, torch itself may copy more.
+    """
+    if direct(spec, terms) is not None or (not spec.k and not terms.any):
+        return 1, {}
+    whole = _General(spec, terms, a, b)
+    label = None if terms.c or terms.bias else label_to_loop(spec, {"a": a, "b": b}, copied=whole.copied)
+    if label is None:
+        return 1, whole.copies()
+    part, strides = without(spec, label, {"a": a, "b": b})
+    calls = spec.sizes[label]
+    copies = _General(part, terms, strides["a"], strides["b"]).copies()
+    return calls, {name: calls * elements for name, elements in copies.items()}
+
+
 def _is_linear(spec: Contraction) -> bool:
     a, b, out = spec.a, spec.b, spec.out
     return len(b) == 2 and len(a) > 0 and a[-1] == b[1] and out == (*a[:-1], b[0])
@@ -193,16 +210,28 @@ class _General:
     def into(self, out: str) -> str:
         """The expression that writes the result of the bare product to the contiguous tensor `out`."""
         spec = self.spec
-        if (*spec.batch, *spec.m, *spec.n) != atoms_of(spec.out):
-            return f"{out}.copy_({self.source()})"
+        order, wanted = (*spec.batch, *spec.m, *spec.n), atoms_of(spec.out)
         left, right, shape = self._matrices()
+        if order != wanted:
+            product, _ = self._product(left, right, shape, False)
+            # One copy, into place: the result's labels are the output's in another order.
+            view = f"{out}.view({listed([spec.sizes[x] for x in wanted])})"
+            seen = f"{product}.reshape({listed([spec.sizes[x] for x in order])})"
+            return f"{view}.copy_({seen}{permuted([order.index(x) for x in wanted])})"
         product, _ = self._product(left, right, shape, True)
         return f"{product.removesuffix(')')}, out={out}.view({listed(shape)}))"
 
     @property
     def copied(self) -> int:
         """Elements of the operands that have to be copied before the product."""
-        return self._copied(self.k)
+        return sum(self._copies(self.k).values())
+
+    def copies(self) -> dict[str, int]:
+        """Elements that are copied, by tensor: those of operands before the product, of the "result" behind it."""
+        found = self._copies(self.k)
+        if (*self.spec.batch, *self.spec.m, *self.spec.n) != atoms_of(self.spec.out):
+            found["result"] = self.spec.extent(atoms_of(self.spec.out))
+        return dict(sorted(found.items()))
 
     def _matrices(self) -> tuple[str, str, list[int]]:
         spec = self.spec
@@ -262,15 +291,13 @@ class _General:
         """The order of the summed atoms that copies fewer elements: one operand's order may force a copy of the other."""
         spec, kept = self.spec, set(self.spec.k)
         orders = [tuple(x for x in atoms_of(dims) if x in kept) for dims in (spec.a, spec.b)]
-        return min(orders, key=self._copied)
+        return min(orders, key=lambda k: sum(self._copies(k).values()))
 
-    def _copied(self, k: tuple[Atom, ...]) -> int:
+    def _copies(self, k: tuple[Atom, ...]) -> dict[str, int]:
         spec = self.spec
-        total = 0
-        for dims, strides, groups in (
-            (spec.a, self.strides[0], (spec.batch, spec.m, k)),
-            (spec.b, self.strides[1], (spec.batch, k, spec.n)),
-        ):
-            if not joins_in_memory(spec, dims, strides, groups):
-                total += spec.extent(atoms_of(dims))
-        return total
+        sides = ((spec.a, (spec.batch, spec.m, k)), (spec.b, (spec.batch, k, spec.n)))
+        return {
+            name: spec.extent(atoms_of(dims))
+            for name, strides, (dims, groups) in zip(self.names, self.strides, sides)
+            if not joins_in_memory(spec, dims, strides, groups)
+        }

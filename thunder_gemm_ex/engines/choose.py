@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 import torch
 
@@ -24,12 +25,14 @@ MAX_SIGNATURES = 512
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """How one signature of a site is carried out."""
+    """How one signature of a site is carried out. `calls` and `copies` of the aten engine: see `aten.account`."""
 
     engine: str
     detail: str
     reason: str
     run: Callable
+    calls: int = 1
+    copies: Mapping[str, int] = MappingProxyType({})
 
 
 class Site:
@@ -113,7 +116,7 @@ class Site:
             return dataclasses.replace(fallback, reason=found.reason)
         if found.guess is not None and self.terms.plain and bias is None and not recording.active:
             _guesses[self.text] = found.guess
-        return Decision("cublaslt", found.detail, found.reason, found.run)
+        return Decision("cublaslt", found.detail, found.reason, found.run, found.calls, found.copies)
 
 
 def _generic(pattern: Pattern) -> Contraction | None:
@@ -196,7 +199,7 @@ def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
         alpha = value
     biased = bias is not None
     terms = aten.Terms(alpha=alpha != 1, bias=biased, scaled_bias=biased and beta != 1, numerics=numerics)
-    return site(spec, terms)(a, b, bias, None, alpha, beta)
+    return site(spec, terms)(a, b, bias, None, alpha, beta if biased else 0)
 
 
 def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
@@ -210,10 +213,58 @@ def serves(device: str, dtype: torch.dtype) -> bool:
     return (device == "cuda" or _forced) and dtype in cublaslt.DTYPES and cublaslt.is_built()
 
 
-def decisions_of(text: str) -> list[Decision]:
-    """What was decided for a spec text in this process, for every signature that it was called with."""
-    found = [made for (spec, _), made in _sites.items() if spec == text]
-    return [d for made in found for d in ([made.direct] if made.direct else made.decisions.values())]
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What was decided for calls with operands of these strides; `copies`: elements copied in each call, by tensor."""
+
+    decision: Decision
+    calls: int
+    copies: Mapping[str, int]
+    a_strides: tuple[int, ...]
+    b_strides: tuple[int, ...]
+
+
+def runs_of(
+    text: str,
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    *,
+    scaled: bool | None,
+    scaled_bias: bool,
+    numerics: str = "torch",
+    epilogue: str = "",
+) -> list[Run]:
+    """What was decided in this process for a spec text and operands of the shapes `a` and `b`; for reports.
+
+    `scaled`: whether the call has an alpha, None if that depends on the call.
+    """
+    if epilogue:
+        found_runs = epilogues.runs_of(text, epilogue, numerics, tuple(a), tuple(b))
+        return [Run(Decision(*does, _no_run), 1, {}, *strides) for *does, s, t in found_runs for strides in [(s, t)]]
+    made = [
+        found
+        for (spec, terms), found in _sites.items()
+        if spec == text
+        and terms.scaled_bias == scaled_bias
+        and scaled in (None, terms.alpha)
+        and terms.numerics == numerics
+    ]
+    return [run for found in made for run in _runs(found, tuple(a), tuple(b))]
+
+
+def _no_run(*_args) -> None:
+    """A decision that is only reported."""
+
+
+def _runs(found: Site, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Run]:
+    fitting = [(key, made) for key, made in found.decisions.items() if (tuple(key[0]), tuple(key[2])) == (a, b)]
+    if found.direct is not None and not fitting:
+        yield Run(found.direct, 1, {}, (), ())
+    for key, decision in fitting:
+        calls, copies = decision.calls, decision.copies
+        if decision.engine == "aten":
+            calls, copies = aten.account(found.pattern.bind(a, b), found.terms, key[1], key[3])
+        yield Run(decision, calls, copies, key[1], key[3])
 
 
 def forget() -> None:

@@ -5,7 +5,8 @@ Beside `choose`, which asks here for every signature once; what comes back is ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,13 +26,16 @@ Guess = tuple[Callable[..., int], torch.Tensor, Callable[[], int]]
 class Found(NamedTuple):
     """What was decided for one signature. `run` is None where the engine declined, for `reason`.
 
-    run(a, b, bias, c, alpha, beta) computes. `guess` is None where there is more to do than one call.
+    run(a, b, bias, c, alpha, beta) computes. `guess` is None where there is more to do than one call. `calls` of the
+    library and elements that are copied before them, by operand: for reports.
     """
 
     run: Callable | None = None
     detail: str = ""
     reason: str = ""
     guess: Guess | None = None
+    calls: int = 1
+    copies: Mapping[str, int] = MappingProxyType({})
 
 
 def decide(
@@ -63,8 +67,9 @@ def decide(
     run = _call(bound, shape, flags, fallback, copy)
     if copy:
         plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
-        return Found(run, f"{_detail(plan)}, after a copy of {' and '.join(copy)}")
-    return Found(run, _detail(plan), "", _guess(bound, a, shape, flags))
+        copies = {name: {"a": a, "b": b}[name].numel() for name in copy}
+        return Found(run, f"{_detail(plan)}, after a copy of {' and '.join(copy)}", "", None, plan["calls"], copies)
+    return Found(run, _detail(plan), "", _guess(bound, a, shape, flags), plan["calls"])
 
 
 # Keys of plans that ATen computes faster, as tuning found out; `tuning` fills it.

@@ -7,7 +7,7 @@ engine has its backward on the other. Where the epilogue is declined the product
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -54,10 +54,19 @@ class Epilogue:
 
     def __call__(self, a, b, bias, alpha, beta, aux):
         """The outputs; see the class."""
-        key = (a.shape, b.shape, None if bias is None else bias.shape, a.device, a.dtype, beta == 1)
+        key = (
+            a.shape,
+            a.stride(),
+            b.shape,
+            b.stride(),
+            None if bias is None else bias.shape,
+            a.device,
+            a.dtype,
+            beta == 1,
+        )
         found = self.fitted.get(key)
         if found is None:
-            found = self._fit(key, a, b, bias, beta)
+            found = self._fit(key, a, b, bias, beta, aux)
         spec, operation, full, reason = found
         if operation is not None and type(a) in cublaslt_calls.PLAIN and type(b) in cublaslt_calls.PLAIN:
             c = None if full is None else full(a, b, bias)
@@ -70,7 +79,7 @@ class Epilogue:
             cublaslt_calls.refusing(reason)()
         return self._by_aten(spec, a, b, bias, alpha, beta, aux)
 
-    def _fit(self, key: tuple, a, b, bias, beta) -> tuple:
+    def _fit(self, key: tuple, a, b, bias, beta, aux) -> tuple:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         served = a.is_cuda or self.anywhere
         reason = cublaslt_calls.refusal(spec, a, anywhere=self.anywhere) if served else f"operands on {a.device}"
@@ -79,6 +88,9 @@ class Epilogue:
         if not reason:
             bound = spec if full is None else dataclasses.replace(spec, bias=None)
             operation = Operation(bound, self.epilogue, numerics=self.numerics)
+            c = None if full is None else full(a, b, bias)
+            reason = operation.why(a, b, bias=bias if full is None else None, c=c, aux=aux)
+            operation = None if reason else operation
         if len(self.fitted) >= _MAX_SHAPES:
             self.fitted.clear()
         self.fitted[key] = spec, operation, full, reason
@@ -143,6 +155,19 @@ _DERIVATIVES = {
     "gelu": lambda g, aux: torch.ops.aten.gelu_backward(g, aux, approximate="tanh"),
 }
 _made: dict[tuple, Epilogue] = {}
+
+
+def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple]:
+    """(engine, what it does, why not cuBLASLt or "", strides of a, of b) of what was called in this process; for reports."""
+    for (*made_for, _), found in _made.items():
+        for key, (_, operation, _, reason) in found.fitted.items():
+            if made_for == [text, epilogue, numerics] and (tuple(key[0]), tuple(key[2])) == (a, b):
+                does = (
+                    f'a call with the epilogue "{epilogue}"'
+                    if operation
+                    else f'a product, then ATen\'s part of "{epilogue}"'
+                )
+                yield ("cublaslt" if operation else "aten"), does, reason, key[1], key[3]
 
 
 def run(site: Callable, anywhere: bool, spec: str, epilogue: str, numerics: str, *args):

@@ -10,7 +10,6 @@ from typing import Any
 import thunder.torch as ltorch
 import torch
 from thunder.core import dtypes
-from thunder.core.jit_ext import record_source_loc_in_symbol_header
 from thunder.core.proxies import TensorProxy
 from thunder.extend import Executor
 from thunder.torch import _torch_to_thunder_function_map
@@ -19,6 +18,7 @@ from thunder.torch.langctx import _method_name_to_fn_map, register_method, regis
 from thunder_gemm_ex.front_door import eager as asking
 from thunder_gemm_ex.front_door import statements
 from thunder_gemm_ex.front_door.aten import STEPS, matmul
+from thunder_gemm_ex.front_door.places import placed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ def open_front_door(executor: Executor) -> None:
     """Let programs compiled with `executor` enter their matmuls, and views that Thunder does not look into, here."""
     for entry in ENTRIES:
         enter = _guarded(entry)
-        recorded = record_source_loc_in_symbol_header(enter)
+        recorded = placed(enter)
         for function in entry.functions():
             entered[function] = enter
             executor._lookasides[function] = recorded

@@ -110,8 +110,12 @@ class Graph:
 
     def fused(self, position: int) -> bool:
         """Whether a fuser behind us would take the operation at `position` into a region."""
+        return self.fuser_of(position) is not None
+
+    def fuser_of(self, position: int) -> FusionExecutor | None:
+        """The fuser behind us that would take the operation at `position` into a region."""
         bsym = self.bsyms[position]
-        return bsym is not None and any(fuser.can_fuse(bsym) for fuser in self.fusers)
+        return None if bsym is None else next((fuser for fuser in self.fusers if fuser.can_fuse(bsym)), None)
 
     def fused_with_others(self, position: int, *, along: Collection[int] = ()) -> bool:
         """Whether a fuser would take the operation together with a neighbour: then it costs nothing there.

@@ -45,6 +45,7 @@ class Declined:
     bsym: BoundSymbol
     op: str
     reason: str
+    decision: str = "declined"
 
     @property
     def backward(self) -> bool:

@@ -28,7 +28,7 @@ def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel) -> bool:
         if isinstance(matmul.alpha, TensorProxy) or not fuel():
             return False
         matmul.alpha *= scale.factor
-        matmul.beta *= 1 if matmul.bias is None else scale.factor
+        matmul.beta *= scale.factor if matmul.bias is not None else 1
         graph.take_result(matmul, scale)
     matmul.folded.append("a factor of the result")
     return True

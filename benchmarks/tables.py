@@ -1,0 +1,51 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.comparison import OURS
+from benchmarks.results import Results, against
+
+COLUMNS = ("", "candidate", "median µs", f"{OURS} is", "95 %", "target")
+
+
+def render(results: Results, baseline: Results | None = None) -> Group:
+    """A table for each suite; with a baseline a column that says better, same or worse."""
+    verdicts = {} if baseline is None else {(name, who): word for name, who, word in against(results, baseline)}
+    system = results.machine
+    where = f"{system['gpu'] or system['cpu']}, {system['torch_threads']} threads, torch {system['versions']['torch']}"
+    end = f"On {where}." if results.complete else f"On {where}. Cut off before the end."
+    return Group(*(_table(name, found, verdicts) for name, found in results.suites.items()), Text(end))
+
+
+def _table(suite: str, found: list[dict[str, Any]], verdicts: dict[tuple[str, str], str]) -> Table:
+    table = Table(title=f"{suite}: times as fast as", title_justify="left")
+    for column in (*COLUMNS, *(["baseline"] if verdicts else [])):
+        table.add_column(column, justify="left" if column in ("", "candidate", "baseline") else "right")
+    for result in found:
+        if not result["check"]["ok"]:
+            table.add_row(result["name"], f"WRONG VALUES: {result['check']['errors']}")
+            continue
+        for row in _rows(result, verdicts):
+            table.add_row(*row)
+        table.add_section()
+    return table
+
+
+def _rows(result: dict[str, Any], verdicts: dict[tuple[str, str], str]) -> Iterator[list[str]]:
+    title = result["name"]
+    for candidate, microseconds in result["median_microseconds"].items():
+        cells = [title, candidate, f"{microseconds:.1f}", "", "", ""]
+        ratio = result["times_as_fast_as"].get(candidate)
+        if ratio:
+            cells[3:5] = [f"{ratio['median']:.2f}x", f"{ratio['low']:.2f} to {ratio['high']:.2f}"]
+        if ratio and "target" in ratio:
+            cells[5] = f"{ratio['target']:.2f} {'met' if ratio['met'] else 'MISSED'}"
+        yield [*cells, verdicts.get((result["name"], candidate), "")] if verdicts else cells
+        title = ""
