@@ -14,7 +14,6 @@ MAY_IMPORT = {
     "programs": set(),
     "spec": set(),
     "engines": {"spec"},
-    "tuning": {"engines"},
     "graph": {"spec"},
     "rules": {"spec", "graph"},
     "emit": {"spec", "graph", "rules"},

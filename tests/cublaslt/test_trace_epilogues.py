@@ -4,6 +4,7 @@ import pytest
 import thunder
 import torch
 
+import thunder_gemm_ex as gx
 from tests.checks import all_names, assert_as_eager, jit
 from tests.epilogues.programs import ACTIVATIONS, F, gelu, inputs, mlp, shapes
 from thunder_gemm_ex.engines import choose, epilogues
@@ -114,3 +115,17 @@ def test_batch_invariant_never_falls_back(everywhere, monkeypatch):
     jfn = jit(mlp(gelu), gemm_numerics="batch_invariant")
     with pytest.raises(RuntimeError, match='numerics is "batch_invariant"'):
         jfn(*inputs(*shapes(), grad=False))
+
+
+def test_the_report_says_what_ran(everywhere, monkeypatch):
+    """The engine where it took the call, and why not where it did not."""
+    program = mlp(gelu)
+    jfn = jit(program)
+    jfn(*inputs(*shapes(40), grad=False))
+    (run,) = gx.explain(jfn).rows[0].runs
+    assert (run.engine, run.call, run.reason) == ("cublaslt", 'a call with the epilogue "gelu"', "")
+    monkeypatch.setattr(Operation, "why", lambda *_args, **_terms: "of no reason")
+    jfn(*inputs(*shapes(41), grad=False))
+    (run,) = gx.explain(jfn).rows[0].runs
+    assert (run.engine, run.reason) == ("aten", "of no reason")
+    assert "not cublaslt: of no reason" in str(gx.explain(jfn))

@@ -4,6 +4,7 @@ import pytest
 import thunder
 import torch
 
+import thunder_gemm_ex as gx
 from tests.rules.test_scaled import E4M3, EXECUTORS, SCALES, fp8
 from thunder_gemm_ex.engines import choose
 
@@ -50,3 +51,12 @@ def test_what_the_library_declines_is_torchs_own_call(everywhere):
     assert x.dtype is E4M3
     torch.testing.assert_close(ours, program(x, w, *SCALES))
     assert everywhere.calls() == 0
+
+
+def test_the_report_says_what_ran(everywhere):
+    program = lambda x, w, sa, sb: torch._scaled_mm(x, w.t(), sa, sb, out_dtype=torch.float32)  # noqa: E731
+    jfn = thunder.jit(program, executors=EXECUTORS)
+    for k, engine in ((64, "cublaslt"), (12, "aten")):
+        jfn(fp8(16, k), fp8(32, k), *SCALES)
+        (run,) = gx.explain(jfn).rows[0].runs
+        assert (run.engine, bool(run.reason)) == (engine, engine == "aten")

@@ -212,3 +212,11 @@ def test_the_report_says_what_was_taken():
     reasons = [row.reason for row in gx.explain(jfn).rows]
     assert reasons[0] == "folded relu of the result"
     assert "relu's derivative of the result, the bias gradient" in reasons[2]
+
+
+@pytest.mark.parametrize("numerics", ["torch", "strict"])
+def test_the_report_says_what_ran(numerics):
+    """On CPU no epilogue is claimed; the runs of one mode are not shown as another's."""
+    jfn = jit(mlp(F.relu), executors=PLAIN, gemm_claim="all", gemm_numerics=numerics)
+    jfn(*inputs(*shapes(), grad=False))
+    assert [len(row.runs) for row in gx.explain(jfn).rows] == [1, 1]

@@ -117,3 +117,9 @@ def test_views_and_back_around_torchs_own_call():
     want = torch._scaled_mm(a.t(), b.t(), *SCALES, out_dtype=torch.float32)
     torch.testing.assert_close(out, want.t())
     assert out.is_contiguous()
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 32), (16, 1), (1, 1)])
+def test_a_single_row_or_column(m, n):
+    program = lambda x, w, sa, sb: torch._scaled_mm(x, w.t(), sa, sb, out_dtype=torch.float32)  # noqa: E731
+    compiled(program, fp8(m, 48), fp8(n, 48), *SCALES)

@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 import torch
 
-from thunder_gemm_ex.engines import aten, cublaslt, cublaslt_calls, epilogues, recording, scaled
+from thunder_gemm_ex.engines import aten, cublaslt, cublaslt_calls, epilogues, recording
+from thunder_gemm_ex.engines import scaled as scaled_mm
 from thunder_gemm_ex.engines.epilogues import as_c, is_full
 from thunder_gemm_ex.spec import Contraction, Pattern, SpecError, parse
 
@@ -140,6 +141,8 @@ _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
 checked_calls: dict[str, tuple[Callable, int, int]] = {}
 _forced = False
+# What `runs_of` calls the epilogue of a `scaled_gemm`.
+SCALED = "scaled"
 
 
 def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - frozen
@@ -204,8 +207,8 @@ def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
 
 def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
     """What a compiled trace calls as `scaled_gemm`."""
-    how = scaled.How(out_dtype, fast_accumulate, numerics or "torch")
-    return scaled.run(_forced, spec, how, a, b, scale_a, scale_b, bias)
+    how = scaled_mm.How(out_dtype, fast_accumulate, numerics or "torch")
+    return scaled_mm.run(_forced, spec, how, a, b, scale_a, scale_b, bias)
 
 
 def serves(device: str, dtype: torch.dtype) -> bool:
@@ -239,7 +242,9 @@ def runs_of(
     `scaled`: whether the call has an alpha, None if that depends on the call.
     """
     if epilogue:
-        found_runs = epilogues.runs_of(text, epilogue, numerics, tuple(a), tuple(b))
+        shapes = tuple(a), tuple(b)
+        whole = scaled_mm.runs_of(text, numerics, *shapes) if epilogue == SCALED else None
+        found_runs = epilogues.runs_of(text, epilogue, numerics, *shapes) if whole is None else whole
         return [Run(Decision(*does, _no_run), 1, {}, *strides) for *does, s, t in found_runs for strides in [(s, t)]]
     made = [
         found

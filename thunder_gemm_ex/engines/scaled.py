@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import torch
 
@@ -33,11 +34,11 @@ class Scaled:
 
     def __call__(self, a, b, scale_a, scale_b, bias):
         """The product; RuntimeError in torch's words for what neither the library nor torch computes."""
-        key = (a.shape, b.shape, bias is None, a.device, a.dtype, b.dtype)
+        key = (a.shape, a.stride(), b.shape, b.stride(), bias is None, scale_a.shape, a.device, a.dtype, b.dtype)
         found = self.fitted.get(key)
         if found is None:
-            found = self._fit(key, a, b, bias)
-        operation, left, right, back = found
+            found = self._fit(key, a, b, scale_a, scale_b, bias)
+        operation, left, right, back, _ = found
         if operation is not None and type(a) in cublaslt_calls.PLAIN and type(b) in cublaslt_calls.PLAIN:
             made = operation(a, b, bias=bias, scale_a=scale_a, scale_b=scale_b)
             if made is not None:
@@ -47,16 +48,18 @@ class Scaled:
         out = torch._scaled_mm(x, y, scale_a, scale_b, bias=bias, out_dtype=self.how.out_dtype, use_fast_accum=fast)
         return back(out, None)
 
-    def _fit(self, key: tuple, a, b, bias) -> tuple:
+    def _fit(self, key: tuple, a, b, scale_a, scale_b, bias) -> tuple:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         how = self.how
-        operation = None
+        operation, reason = None, f"operands on {a.device}"
         if (self.anywhere or (a.is_cuda and cublaslt.status()["usable"])) and 0 not in spec.sizes.values():
             fast = how.fast_accumulate and how.numerics != "strict"
             operation = Operation(spec, numerics=how.numerics, out_dtype=how.out_dtype, fast_accumulate=fast)
+            reason = operation.why(a, b, bias=bias, scale_a=scale_a, scale_b=scale_b)
+            operation = None if reason else operation
         if len(self.fitted) >= _MAX_SHAPES:
             self.fitted.clear()
-        self.fitted[key] = operation, *_matrices(spec)
+        self.fitted[key] = operation, *_matrices(spec), reason
         return self.fitted[key]
 
 
@@ -73,6 +76,15 @@ def _matrices(spec: Contraction) -> tuple:
 
 
 _made: dict[tuple, Scaled] = {}
+
+
+def runs_of(text: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple]:
+    """What `epilogues.runs_of` tells, of scaled products."""
+    for (made_for, how, _), found in _made.items():
+        for key, (operation, *_, reason) in found.fitted.items():
+            if (made_for, how.numerics) == (text, numerics) and (tuple(key[0]), tuple(key[2])) == (a, b):
+                does = ("cublaslt", "a call with scales") if operation else ("aten", "torch._scaled_mm")
+                yield *does, reason, key[1], key[3]
 
 
 def run(anywhere: bool, text: str, how: How, *args):

@@ -14,6 +14,7 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.trace import TraceCtx
 
 from thunder_gemm_ex.engines import cublaslt
+from thunder_gemm_ex.engines.choose import SCALED
 from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.report.places import places
 from thunder_gemm_ex.report.rows import Row
@@ -113,11 +114,18 @@ def _row(item: Matmul | Declined, where: str) -> Row:
 
 
 def _call(item: Matmul | Declined, numerics: str) -> Call | None:
-    if isinstance(item, Declined) or item.decision != "claimed" or item.scales is not None:
+    if isinstance(item, Declined) or item.decision != "claimed":
         return None
     shapes = (tuple(item.a.shape), tuple(item.b.shape))
     scaled = None if isinstance(item.alpha, TensorProxy) else item.alpha != 1
-    return Call(*shapes, item.a.dtype.bytes, scaled, item.bias is not None and item.beta != 1, numerics, item.epilogue)
+    return Call(
+        *shapes,
+        item.a.dtype.bytes,
+        scaled,
+        item.bias is not None and item.beta != 1,
+        numerics,
+        SCALED if item.scales else item.epilogue,
+    )
 
 
 def _engine(item: Matmul) -> str:
