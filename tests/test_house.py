@@ -39,6 +39,7 @@ STRANGERS = {
     "engines": {"thunder"},
     "graph": {"tvm_ffi"},
     "rules": {"tvm_ffi"},
+    "tuning": {"thunder", "tvm_ffi"},
     "operator": {"thunder", "tvm_ffi"},
     "eager": {"thunder", "tvm_ffi"},
     "inductor": {"thunder", "tvm_ffi"},

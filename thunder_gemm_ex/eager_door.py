@@ -94,8 +94,9 @@ def _activated(result: TensorProxy, activation: str | None) -> TensorProxy:
 
 
 def _gradient(symbol: Symbol):
-    # A rule is called with every argument that the symbol has, those at their defaults too; `beta` scales the bias.
-    def rule(a, b, spec, bias=None, alpha=1, beta=1):
+    # A rule is called with every argument that the symbol has, those at their defaults too; `beta` scales the bias. How
+    # sums are rounded and what the epilogue is, the fusion pass decides later.
+    def rule(a, b, spec, bias=None, alpha=1, beta=1, **_how):
         fitted = resolve(spec, tuple(a.shape), tuple(b.shape), None if bias is None else tuple(bias.shape))
         result = symbol(*_arguments(a, b, spec, bias, alpha, beta))
         grad = get_grad(result)
@@ -131,7 +132,7 @@ def _reshaped(x: TensorProxy, shape: tuple[int, ...]) -> TensorProxy:
 
 
 def _autocast(symbol: Symbol):
-    def rule(a, b, spec, bias=None, alpha=1, beta=1, *, dtype):
+    def rule(a, b, spec, bias=None, alpha=1, beta=1, *, dtype, **_how):
         a, b, bias = (maybe_downcast_to(dtype, (x,))[0] if x is not None else None for x in (a, b, bias))
         return symbol(*_arguments(a, b, spec, bias, alpha, beta))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import thunder.torch as ltorch
 from thunder.core import dtypes
@@ -22,8 +23,25 @@ from thunder_gemm_ex.spec.contraction import Dims
 _DEFAULTS = (None, 1, 1)
 
 
-def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
-    """The rewritten trace. Operations that nobody uses any more are gone."""
+@dataclasses.dataclass(frozen=True)
+class Symbols:
+    """What is written: products with the program's numerics, and kernels, by symbol id, for what no fuser takes."""
+
+    gemm: Symbol
+    scaled_gemm: Symbol
+    kernels: Mapping[str, Symbol]
+    numerics: str = "torch"
+
+    @property
+    def how(self) -> dict[str, str]:
+        """The keywords that every `gemm` of the program has."""
+        return {} if self.numerics == "torch" else {"numerics": self.numerics}
+
+
+def emit(graph: Graph, symbols: Symbols) -> TraceCtx:
+    """The rewritten trace, without operations that nobody uses any more; the trace itself where nothing is rewritten."""
+    if not _changes(graph, symbols):
+        return graph.trace
     trace = from_trace(graph.trace)
     bound: list[BoundSymbol] = []
     casts = defaultdict(list)
@@ -39,16 +57,40 @@ def emit(graph: Graph, gemm: Symbol) -> TraceCtx:
         if position in graph.views_of_torch:
             bound.extend(_by_torch(trace, bsym))
         elif matmul is None or matmul.decision == "given back":
-            bound.append(bsym)
+            bound.append(_as_it_was(trace, graph, position, symbols))
         elif matmul.decision == "multiply":
             bound.extend(_multiply(trace, graph, matmul))
         else:
-            bound.append(_gemm(trace, matmul, gemm))
+            bound.append(_gemm(trace, matmul, symbols))
     trace.bound_symbols = bound
     return dce(trace)
 
 
-def _gemm(trace: TraceCtx, matmul: Matmul, gemm: Symbol) -> BoundSymbol:
+def _changes(graph: Graph, symbols: Symbols) -> bool:
+    claimed = any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
+    return claimed or bool(graph.views_of_torch) or any(_rebound(graph, p, symbols) for p in range(len(graph.bsyms)))
+
+
+def _rebound(graph: Graph, position: int, symbols: Symbols) -> Symbol | None:
+    """The symbol that is written in place of one that no rule touched, if it is another or gets other keywords."""
+    bsym = graph.bsyms[position]
+    if bsym is None or position in graph.matmuls:
+        return None
+    if bsym.sym.id == symbols.gemm.id:
+        return symbols.gemm if symbols.how and position not in graph.unpromised else None
+    return None if graph.fused(position) else symbols.kernels.get(bsym.sym.id)
+
+
+def _as_it_was(trace: TraceCtx, graph: Graph, position: int, symbols: Symbols) -> BoundSymbol:
+    bsym, other = graph.bsyms[position], _rebound(graph, position, symbols)
+    if other is None:
+        return bsym
+    how = symbols.how if other is symbols.gemm else {}
+    with tracectx(trace):
+        return _placed(other.bind(*bsym.args, **(bsym.kwargs | how), output=bsym.output), bsym)
+
+
+def _gemm(trace: TraceCtx, matmul: Matmul, symbols: Symbols) -> BoundSymbol:
     text = print_spec(matmul.spec)
     terms = [matmul.bias, matmul.alpha, matmul.beta]
     while terms and not isinstance(terms[-1], TensorProxy) and terms[-1] == _DEFAULTS[len(terms) - 1]:
@@ -57,8 +99,19 @@ def _gemm(trace: TraceCtx, matmul: Matmul, gemm: Symbol) -> BoundSymbol:
     # A wrong shape here would be accepted in silence by everything downstream.
     assert matmul.spec.shape(matmul.spec.out) == tuple(matmul.out.shape), (text, matmul.out)
     with tracectx(trace):
-        bsym = gemm.bind(*args, output=matmul.out)
+        if matmul.scales is not None:
+            found = matmul.scales
+            args = (matmul.a, matmul.b, text, found.a, found.b, matmul.bias)
+            how = symbols.how | {"out_dtype": found.out_dtype, "fast_accumulate": found.fast_accumulate}
+            return _placed(symbols.scaled_gemm.bind(*args, **how, output=matmul.out), matmul.bsym)
+        outputs = matmul.makes()
+        bsym = symbols.gemm.bind(*args, **_how(matmul, symbols), output=outputs if len(outputs) > 1 else matmul.out)
     return _placed(bsym, matmul.bsym)
+
+
+def _how(matmul: Matmul, symbols: Symbols) -> dict[str, object]:
+    epilogue = {"epilogue": matmul.epilogue} if matmul.epilogue else {}
+    return symbols.how | epilogue | ({"aux": matmul.aux} if matmul.reads_aux else {})
 
 
 def _placed(bsym: BoundSymbol, like: BoundSymbol) -> BoundSymbol:

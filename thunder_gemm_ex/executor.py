@@ -11,16 +11,22 @@ import warnings
 from collections.abc import Sequence
 
 from thunder.core.compile_data import get_compile_data
+from thunder.core.dtypes import to_torch_dtype
+from thunder.core.proxies import TensorProxy
 from thunder.core.trace import TraceCtx, TraceProvenance
 from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
 from thunder_gemm_ex import report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager_door import open_eager_door
-from thunder_gemm_ex.emit import emit
-from thunder_gemm_ex.front_door import open_front_door, teach_splitter
+from thunder_gemm_ex.emit import Symbols, emit
+from thunder_gemm_ex.engines.choose import serves
+from thunder_gemm_ex.front_door import keep_activations, open_front_door, open_scaled, teach_splitter
 from thunder_gemm_ex.front_door.entries import entered
 from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.rules.activations import take_activations
+from thunder_gemm_ex.rules.bias_gradients import take_bias_gradients
+from thunder_gemm_ex.rules.derivatives import take_derivatives
 from thunder_gemm_ex.rules.factors import take_operand_factors
 from thunder_gemm_ex.rules.find import find_matmuls
 from thunder_gemm_ex.rules.fold_operands import fold_operands
@@ -28,8 +34,10 @@ from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.leave import leave_to_fusers
 from thunder_gemm_ex.rules.multiply import mark_multiplies
+from thunder_gemm_ex.rules.promises import decline_unpromised
+from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
-from thunder_gemm_ex.symbols import Options, define_gemm, read_options
+from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
 
 
 class GemmExecutor(FusionExecutor):
@@ -61,12 +69,14 @@ class GemmExecutor(FusionExecutor):
         names = self._warn_if_behind(before)
         graph = Graph(trace, behind)
         declined = find_matmuls(graph)
-        if options.claim == "patterns":
+        declined += find_scaled(graph)
+        declined += decline_unpromised(graph, options.numerics, _served)
+        if options.claim == "patterns" and options.numerics == "torch":
             declined += leave_to_fusers(graph, keep_multiplies=options.small != "off")
         self._apply_rules(graph, options)
-        changed = graph.views_of_torch or any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
-        rewritten = emit(graph, gemm) if changed else trace
-        report.record(graph, declined, names, rewritten)
+        rewritten = emit(graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
+        changed = rewritten is not trace
+        report.record(graph, declined, names, rewritten, options.numerics)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
@@ -74,14 +84,19 @@ class GemmExecutor(FusionExecutor):
 
     def _apply_rules(self, graph: Graph, options: Options) -> None:
         # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
-        fold_results(graph, self.get_fuel)
+        terms = options.epilogue
+        fold_results(graph, self.get_fuel, terms=terms)
         fold_operands(graph, self.get_fuel)
-        while take_operand_factors(graph, self.get_fuel):
+        while terms and take_operand_factors(graph, self.get_fuel):
             fold_operands(graph, self.get_fuel)
-        fold_results(graph, self.get_fuel)
+        fold_results(graph, self.get_fuel, terms=terms)
+        if options.epilogue:
+            take_activations(graph, _served, self.get_fuel)
+            take_derivatives(graph, _served, self.get_fuel)
+            take_bias_gradients(graph, _served, self.get_fuel)
         if options.small != "off":
             mark_multiplies(graph, self.get_fuel)
-        give_back(graph, options.claim)
+        give_back(graph, options.claim, options.numerics)
         keep_slices(graph, self.get_fuel)
 
     def _warn_if_behind(self, before: Sequence[FusionExecutor]) -> list[str]:
@@ -105,9 +120,17 @@ class GemmExecutor(FusionExecutor):
         )
 
 
+def _served(tensor: TensorProxy) -> bool:
+    """Whether matmuls of such tensors are the cublaslt engine's, which has epilogues and every kind of numerics."""
+    return serves(tensor.device.devicetype.name.lower(), to_torch_dtype(tensor.dtype))
+
+
 gemm_ex = GemmExecutor()
 register_executor(gemm_ex)
 gemm = define_gemm(gemm_ex)
+scaled_gemm = define_scaled_gemm(gemm_ex)
 open_front_door(gemm_ex)
+kernels = keep_activations(gemm_ex)
 entered.update(open_eager_door(gemm_ex, gemm))
+entered.update(open_scaled(gemm_ex))
 teach_splitter(gemm_ex.name)

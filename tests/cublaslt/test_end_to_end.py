@@ -100,3 +100,21 @@ def test_a_failure_of_the_library_reaches_the_user(everywhere):
 def test_the_decision_names_the_engine(everywhere):
     decision = choose.site("m k, n k -> m n").decision_for(torch.ones(2, 3), torch.ones(4, 3))
     assert decision.engine == "cublaslt"
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "beta"),
+    [("m k, n k, n -> m n", (4,), 1), ("m k, n k, m n -> m n", (2, 4), 1), ("m k, n k, m n -> m n", (2, 4), 0.5)],
+)
+@pytest.mark.parametrize("alpha", [1, 0.5])
+def test_what_a_trace_adds_is_a_bias_or_c(everywhere, spec, shape, beta, alpha):
+    a, b, bias = torch.randn(2, 3), torch.randn(4, 3), torch.randn(shape)
+    out = choose.run_gemm(a, b, spec, bias, alpha, beta)
+    torch.testing.assert_close(out, alpha * (a @ b.t()) + beta * bias)
+    assert everywhere.calls() == 1
+
+
+def test_a_factor_without_anything_added_scales_nothing_else(everywhere):
+    """It once became the factor of a C that there is not, which the engine refuses."""
+    assert_as_eager(lambda x, w: (x @ w.t()) * 0.5, torch.randn(4, 3), torch.randn(5, 3))
+    assert everywhere.calls() == 1

@@ -5,6 +5,7 @@ import torch
 
 from thunder_gemm_ex.engines import choose
 from thunder_gemm_ex.engines.aten import Terms
+from thunder_gemm_ex.spec import SpecError
 
 
 @pytest.fixture
@@ -73,3 +74,18 @@ def test_a_fake_tensor_goes_to_aten():
         out = choose.run_gemm(a, b, "a b m, a b n -> n m")
     assert tuple(out.shape) == (5, 4)
     assert out.device.type == "cuda"
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("text", ["m k, n k, n -> m n", "m k, n k, m n -> m n", "a b m, a b n, n -> n m"])
+def test_a_spec_that_labels_a_bias_is_never_computed_without_one(text, monkeypatch):
+    """It once registered a call that ignores the bias, for every later call of that text."""
+    monkeypatch.setattr(choose, "_direct_calls", {})
+    monkeypatch.setattr(choose, "checked_calls", {})
+    with pytest.raises(SpecError, match=r"bias is None, and the spec .* labels one"):
+        choose.site(text)
+    with pytest.raises(SpecError, match="bias is None"):
+        choose.run_gemm(torch.ones(2, 3), torch.ones(4, 3), text)
+    assert not choose._direct_calls
+    assert not choose.checked_calls
+    assert choose.site(text, Terms(bias=True)).terms.bias

@@ -223,3 +223,24 @@ def test_a_program_without_products_is_said(everywhere, tmp_path, capsys):
     path.write_text("def main():\n    pass\n")
     assert main(["tune", str(path), "--json"]) == 1
     assert "nothing to tune" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_batch_invariant_products_are_left_out(everywhere, xw):
+    """The algorithm that is best for one number of rows may not be taken for it alone."""
+    report = gx.tune(
+        lambda x, w: choose.run_gemm(x, w, SPEC, numerics="batch_invariant"), *xw, rounds=1, progress=False
+    )
+    assert report.rows == ()
+    assert "batch_invariant" in report.skipped[0]
+
+
+def test_strict_products_are_tuned_beside_torchs(everywhere, xw, no_aten):
+    """Their flags are part of the plan's key: what is tuned for one mode is not used in another."""
+    everywhere.lib.double_algos(4)
+    everywhere.lib.double_slow_algo(0)
+    strict = lambda x, w: choose.run_gemm(x, w, SPEC, numerics="strict")  # noqa: E731
+    (row,) = gx.tune(strict, *xw, rounds=3, progress=False).rows
+    assert row.candidates == 4
+    strict(*xw)
+    assert everywhere.last()["rank"] in (1, 2, 3)
+    assert rank_now(everywhere, xw) == 0

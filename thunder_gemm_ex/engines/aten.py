@@ -16,6 +16,7 @@ import torch
 
 from thunder_gemm_ex.engines.arrange import aligned, arranged, as_matrix, joins_in_memory, listed, permuted
 from thunder_gemm_ex.engines.loop import label_to_loop, looped, without
+from thunder_gemm_ex.engines.numerics import wider
 from thunder_gemm_ex.spec import Contraction, atoms_of
 from thunder_gemm_ex.spec.contraction import Atom, Dims
 
@@ -37,24 +38,47 @@ NAMES = {
 class Terms:
     """Which terms besides the product a call has: D = alpha * a b + beta * c + bias.
 
-    With `scaled_bias` it is the bias that beta scales: D = alpha * a b + beta * bias.
+    With `scaled_bias` it is the bias that beta scales: D = alpha * a b + beta * bias. `numerics` is how its sums may be
+    rounded: one of `numerics.MODES`.
     """
 
     alpha: bool = False
     c: bool = False
     bias: bool = False
     scaled_bias: bool = False
+    numerics: str = "torch"
 
     @property
     def any(self) -> bool:
         """Whether there is more to compute than the bare product."""
         return self.alpha or self.c or self.bias
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is the bare product, rounded as torch's flags say."""
+        return not self.any and self.numerics == "torch"
+
 
 @functools.lru_cache(maxsize=4096)
 def compile_expression(source: str) -> Callable:
     """The function `(a, b, bias, c, alpha, beta) -> out` that evaluates the expression `source`."""
     return eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))
+
+
+def runner(source: str, terms: Terms) -> Callable:
+    """`compile_expression(source)`, under "strict" in a wider type where torch's flags would let ATen compute in less."""
+    run = compile_expression(source)
+    if terms.numerics != "strict":
+        return run
+
+    def strict(a, b, bias=None, c=None, alpha=1, beta=0):
+        dtype = wider(a)
+        if dtype is None:
+            return run(a, b, bias, c, alpha, beta)
+        raised = [None if x is None else x.to(dtype) for x in (a, b, bias, c)]
+        return run(*raised, alpha, beta).to(a.dtype)
+
+    return strict
 
 
 def direct(spec: Contraction, terms: Terms) -> str | None:

@@ -15,9 +15,10 @@ from types import MappingProxyType
 
 import torch
 
-from thunder_gemm_ex.engines import aten, cublaslt_calls, recording
-from thunder_gemm_ex.engines.arrange import aligned, listed
-from thunder_gemm_ex.spec import Contraction, Pattern, atoms_of, parse
+from thunder_gemm_ex.engines import aten, cublaslt, cublaslt_calls, epilogues, recording
+from thunder_gemm_ex.engines import scaled as scaled_mm
+from thunder_gemm_ex.engines.epilogues import as_c, is_full
+from thunder_gemm_ex.spec import Contraction, Pattern, SpecError, parse
 
 # Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
 MAX_SIGNATURES = 512
@@ -43,9 +44,11 @@ class Site:
         self.terms = terms
         self.pattern: Pattern = parse(text)
         self.decisions: dict[tuple, Decision] = {}
-        whole = _generic(self.pattern)
+        if self.pattern.bias is not None and not terms.bias:
+            raise SpecError(f"bias is None, and the spec '{text}' labels one: give it, or leave its labels out")
+        whole = None if terms.numerics == "batch_invariant" else _generic(self.pattern)
         source = None if whole is None else aten.direct(whole, terms)
-        self.direct = Decision("aten", source, "", aten.compile_expression(source)) if source else None
+        self.direct = Decision("aten", source, "", aten.runner(source, terms)) if source else None
 
     def run(self, a, b, bias=None, c=None, alpha=1, beta=0, *, differentiable=False):
         """Run the contraction; with `differentiable` through torch's own operations, which autograd records."""
@@ -76,10 +79,13 @@ class Site:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         decision = self._aten(spec, a, b)
         if a.is_cuda or _forced:
-            if bias is not None and (self.terms.scaled_bias or _is_full(spec)):
+            if bias is not None and (self.terms.scaled_bias or is_full(spec)):
                 decision = self._with_c(spec, a, b, bias, decision)
             else:
                 decision = self._cublaslt(spec, a, b, bias, decision)
+        elif self.terms.numerics == "batch_invariant" and 0 not in spec.sizes.values():
+            reason = f"the operands are on {a.device}"
+            decision = dataclasses.replace(decision, reason=reason, run=cublaslt_calls.refusing(reason))
         if len(self.decisions) >= MAX_SIGNATURES:
             self.decisions.clear()
         self.decisions[key] = decision
@@ -87,36 +93,31 @@ class Site:
 
     def _aten(self, spec: Contraction, a, b) -> Decision:
         source = aten.expression(spec, self.terms, a.stride(), b.stride())
-        return Decision("aten", source, "", aten.compile_expression(source))
+        return Decision("aten", source, "", aten.runner(source, self.terms))
 
     def _with_c(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
         """A bias as large as the result, or a scaled one, is the GEMM's C: seen in the order of the output."""
-        order = atoms_of(spec.out)
-        shape = spec.shape(spec.out)
-        source = f"{aligned(spec, 'bias', spec.bias, order)}.expand({listed([spec.sizes[x] for x in order])})"
-        as_c = aten.compile_expression(f"{source}.reshape({listed(shape)})")
+        full = as_c(spec)
         unbiased = dataclasses.replace(spec, bias=None)
-        other = aten.expression(unbiased, aten.Terms(alpha=True, c=True), a.stride(), b.stride())
-        plain = self._cublaslt(unbiased, a, b, None, Decision("aten", other, "", aten.compile_expression(other)))
+        terms = aten.Terms(alpha=True, c=True, numerics=self.terms.numerics)
+        other = aten.expression(unbiased, terms, a.stride(), b.stride())
+        plain = self._cublaslt(unbiased, a, b, None, Decision("aten", other, "", aten.runner(other, terms)))
         if plain.engine != "cublaslt":
             return dataclasses.replace(fallback, reason=plain.reason)
 
         def run(a, b, bias, c, alpha, beta):
-            return plain.run(a, b, None, as_c(a, b, bias), alpha, beta)
+            return plain.run(a, b, None, full(a, b, bias), alpha, beta)
 
         return dataclasses.replace(plain, run=run)
 
     def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
-        found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=_forced)
+        numerics = self.terms.numerics
+        found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=_forced, numerics=numerics)
         if found.run is None:
             return dataclasses.replace(fallback, reason=found.reason)
-        if found.guess is not None and not self.terms.any and bias is None and not recording.active:
+        if found.guess is not None and self.terms.plain and bias is None and not recording.active:
             _guesses[self.text] = found.guess
         return Decision("cublaslt", found.detail, found.reason, found.run, found.calls, found.copies)
-
-
-def _is_full(spec: Contraction) -> bool:
-    return set(atoms_of(spec.bias)) == set(atoms_of(spec.out))
 
 
 def _generic(pattern: Pattern) -> Contraction | None:
@@ -140,6 +141,8 @@ _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
 checked_calls: dict[str, tuple[Callable, int, int]] = {}
 _forced = False
+# What `runs_of` calls the epilogue of a `scaled_gemm`.
+SCALED = "scaled"
 
 
 def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - frozen
@@ -147,7 +150,7 @@ def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - f
     found = _sites.get((text, terms))
     if found is None:
         found = _sites[text, terms] = Site(text, terms)
-        if not terms.any:
+        if terms.plain:
             _plain_sites[text] = found
             _note_direct_call(found)
     return found
@@ -164,10 +167,17 @@ def _note_direct_call(made: Site) -> None:
         checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b))
 
 
-def run_gemm(a, b, spec, bias=None, alpha=None, beta=1):
-    """What a compiled trace calls as `gemm`: D = alpha * a b + beta * bias."""
-    if bias is not None or alpha is not None:
-        return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta)
+def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=None, aux=None):
+    """What a compiled trace calls as `gemm`: D = alpha * a b + beta * bias, summed as `numerics` says (None: "torch").
+
+    With an epilogue what `epilogues.Epilogue` returns.
+    """
+    if bias is not None or alpha is not None or numerics is not None or epilogue is not None:
+        mode = numerics or "torch"
+        if epilogue is None:
+            return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta, mode)
+        alpha = 1 if alpha is None else alpha
+        return epilogues.run(site, _forced, spec, epilogue, mode, a, b, bias, alpha, beta, aux)
     if spec in _guesses:
         # Written out here: a call more would cost as much as all of these lines.
         run, template, flags = _guesses[spec]
@@ -183,15 +193,27 @@ def run_gemm(a, b, spec, bias=None, alpha=None, beta=1):
     return site(spec)(a, b) if found is None else found(a, b)
 
 
-def _run_with_terms(a, b, spec, bias, alpha, beta):
+def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
     if isinstance(alpha, torch.Tensor):
         value = alpha.item()
         if value == 0 or not math.isfinite(value):
             # A GEMM skips the product where alpha is 0, and inf * 0 of a product is NaN: multiplied as eager does.
-            return _run_with_terms(a, b, spec, bias, 1, beta) * alpha
+            return _run_with_terms(a, b, spec, bias, 1, beta, numerics) * alpha
         alpha = value
-    terms = aten.Terms(alpha=alpha != 1, bias=bias is not None, scaled_bias=bias is not None and beta != 1)
-    return site(spec, terms)(a, b, bias, None, alpha, 0 if bias is None else beta)
+    biased = bias is not None
+    terms = aten.Terms(alpha=alpha != 1, bias=biased, scaled_bias=biased and beta != 1, numerics=numerics)
+    return site(spec, terms)(a, b, bias, None, alpha, beta if biased else 0)
+
+
+def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
+    """What a compiled trace calls as `scaled_gemm`."""
+    how = scaled_mm.How(out_dtype, fast_accumulate, numerics or "torch")
+    return scaled_mm.run(_forced, spec, how, a, b, scale_a, scale_b, bias)
+
+
+def serves(device: str, dtype: torch.dtype) -> bool:
+    """Whether products of such tensors go to the cublaslt engine where the machine has one; `device` as "cuda"."""
+    return (device == "cuda" or _forced) and dtype in cublaslt.DTYPES and cublaslt.is_built()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,17 +227,38 @@ class Run:
     b_strides: tuple[int, ...]
 
 
-def runs_of(text: str, a: tuple[int, ...], b: tuple[int, ...], *, scaled: bool | None, scaled_bias: bool) -> list[Run]:
+def runs_of(
+    text: str,
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    *,
+    scaled: bool | None,
+    scaled_bias: bool,
+    numerics: str = "torch",
+    epilogue: str = "",
+) -> list[Run]:
     """What was decided in this process for a spec text and operands of the shapes `a` and `b`; for reports.
 
     `scaled`: whether the call has an alpha, None if that depends on the call.
     """
+    if epilogue:
+        shapes = tuple(a), tuple(b)
+        whole = scaled_mm.runs_of(text, numerics, *shapes) if epilogue == SCALED else None
+        found_runs = epilogues.runs_of(text, epilogue, numerics, *shapes) if whole is None else whole
+        return [Run(Decision(*does, _no_run), 1, {}, *strides) for *does, s, t in found_runs for strides in [(s, t)]]
     made = [
         found
         for (spec, terms), found in _sites.items()
-        if spec == text and terms.scaled_bias == scaled_bias and scaled in (None, terms.alpha)
+        if spec == text
+        and terms.scaled_bias == scaled_bias
+        and scaled in (None, terms.alpha)
+        and terms.numerics == numerics
     ]
     return [run for found in made for run in _runs(found, tuple(a), tuple(b))]
+
+
+def _no_run(*_args) -> None:
+    """A decision that is only reported."""
 
 
 def _runs(found: Site, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Run]:

@@ -86,6 +86,11 @@ def _load() -> tuple[Any, str | None]:
         return None, f"the extension did not load: {error}"
 
 
+def is_built() -> bool:
+    """Whether the extension is there and loads; a library or device may still be missing."""
+    return _load()[0] is not None
+
+
 def extension() -> Any:
     """The loaded extension module. RuntimeError says why there is none."""
     module, reason = _load()

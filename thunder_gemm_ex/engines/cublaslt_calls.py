@@ -51,7 +51,7 @@ def decide(
     invariant = numerics == "batch_invariant" and not empty
     reason = refusal(spec, a, anywhere=anywhere)
     if reason:
-        return Found(_refusing(reason) if invariant else None, reason=reason)
+        return Found(refusing(reason) if invariant else None, reason=reason)
     while before_first:
         before_first.pop()()
     bound = cublaslt.bind(spec.a, spec.b, spec.bias, spec.out, dense(spec))
@@ -59,11 +59,11 @@ def decide(
     plan = bound.explain(a, b, new_output(a, shape), bias, None, flags())
     copy = plan.get("copy", {})
     if plan["declined"] and not copy:
-        return Found(_refusing(plan["declined"]) if invariant else None, reason=plan["declined"])
+        return Found(refusing(plan["declined"]) if invariant else None, reason=plan["declined"])
     if not copy and not invariant and _aten_is_faster(bound, a, b, shape, bias, flags()):
         return Found(reason="ATen was faster when this problem was tuned")
     if invariant:
-        fallback = _refusing("this call is declined where others like it were not: see alignment and strides")
+        fallback = refusing("this call is declined where others like it were not: see alignment and strides")
     run = _call(bound, shape, flags, fallback, copy)
     if copy:
         plan = _plan_of_copies(bound, a, b, shape, bias, flags(), copy)
@@ -123,7 +123,9 @@ def _detail(plan: dict[str, Any]) -> str:
     return "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
 
 
-def _refusing(reason: str) -> Callable:
+def refusing(reason: str) -> Callable:
+    """A call that raises RuntimeError: nothing but cuBLASLt promises batch invariance, and it declines for `reason`."""
+
     def refuse(*_args) -> torch.Tensor:
         raise RuntimeError(
             f'numerics is "batch_invariant", which no other engine promises, but cuBLASLt declines: {reason}; '
@@ -151,9 +153,10 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
             return fallback(a, b, bias, c, alpha, beta)
         out = new_output(a, shape)
         x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
+        scale_c = 0.0 if c is None else float(beta)
         if recording.active:
-            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags(), fallback)
-        if run(x, y, out, bias, c, float(alpha), float(beta), flags()):
+            recording.note(bound, x, y, out, bias, c, float(alpha), scale_c, flags(), fallback)
+        if run(x, y, out, bias, c, float(alpha), scale_c, flags()):
             return fallback(a, b, bias, c, alpha, beta)
         return out
 

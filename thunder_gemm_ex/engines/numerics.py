@@ -22,6 +22,7 @@ _old_tf32 = torch._C._get_cublas_allow_tf32
 _new_precision = torch._C._get_fp32_precision_getter
 _fp16_reductions = torch._C._get_cublas_allow_fp16_reduced_precision_reduction
 _bf16_reductions = torch._C._get_cublas_allow_bf16_reduced_precision_reduction
+_cpu_fp16_reductions = getattr(torch._C, "_get_cpu_allow_fp16_reduced_precision_reduction", lambda: False)
 _fp16_accumulation = torch._C._get_cublas_allow_fp16_accumulation
 
 
@@ -43,6 +44,23 @@ def flags_reader(dtype: torch.dtype, mode: str = "torch") -> Callable[[], int]:
 def flags_from_torch(dtype: torch.dtype) -> int:
     """The engine's flags for a product in `dtype` as torch's own flags stand now."""
     return flags_reader(dtype)()
+
+
+def wider(tensor: torch.Tensor) -> torch.dtype | None:
+    """The dtype in which ATen keeps "strict" for products of such tensors; None where its own already does.
+
+    As torch's flags stand now ATen may compute them with TF32 or in bfloat16, or keep partial sums in 16 bits; a type that
+    no flag of those reaches does not. ATen's order of summation, and whether it splits k, is its own affair.
+    """
+    dtype = tensor.dtype
+    if tensor.is_cuda:
+        flags = _READERS.get(dtype, _plain)()
+        reduced = flags & (TF32 | FP16_ACCUMULATE) or (dtype in _SIXTEEN_BITS and not flags & FULL_REDUCTION)
+    elif dtype is torch.float32:
+        reduced = _new_precision("mkldnn", "matmul") in ("tf32", "bf16")
+    else:
+        reduced = dtype is torch.float16 and _cpu_fp16_reductions()
+    return _WIDER.get(dtype) if reduced else None
 
 
 def _plain() -> int:
@@ -75,4 +93,7 @@ def _reductions(allowed: bool | tuple[bool, bool]) -> int:
     return (0 if partial else FULL_REDUCTION) | (0 if split_k else NO_SPLIT_K)
 
 
+_SIXTEEN_BITS = (torch.float16, torch.bfloat16)
+# A wider float32 is float64: float32 itself is what a flag may reach.
+_WIDER = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 _READERS = {torch.float32: _fp32, torch.float16: _fp16, torch.bfloat16: _bf16}

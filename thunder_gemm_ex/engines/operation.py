@@ -14,13 +14,12 @@ import torch
 
 from thunder_gemm_ex.engines import cublaslt, cublaslt_calls
 from thunder_gemm_ex.engines.numerics import FAST_ACCUMULATE, flags_reader
-from thunder_gemm_ex.spec import Contraction, parse
+from thunder_gemm_ex.spec import Contraction, mask_shape, parse
 
 _FP8 = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
-_WRITES_AUX = ("relu_aux", "gelu_aux")
-_READS_AUX = ("drelu", "dgelu")
-_WRITES_BIAS = ("drelu", "dgelu", "bgrada", "bgradb")
-MASK_BITS = 128  # a row of a ReLU mask is a whole number of these
+WRITES_AUX = ("relu_aux", "gelu_aux")
+READS_AUX = ("drelu", "dgelu")
+WRITES_BIAS = ("drelu", "dgelu", "bgrada", "bgradb")
 
 
 class Outputs(NamedTuple):
@@ -76,9 +75,9 @@ class Operation:
             else out
         )
         given_aux, bias_grad = aux, None
-        if self.epilogue in _WRITES_AUX:
+        if self.epilogue in WRITES_AUX:
             aux = self.new_aux(out)
-        if self.epilogue in _WRITES_BIAS and self.spec.bias is not None:
+        if self.epilogue in WRITES_BIAS and self.spec.bias is not None:
             bias = bias_grad = torch.empty(self.spec.shape(self.spec.bias), dtype=out.dtype, device=a.device)
         flags = flags_reader(a.dtype, self.numerics)() | self.fast
         terms = (bias, c, aux, scale_a, scale_b)
@@ -91,7 +90,7 @@ class Operation:
     def why(self, a, b, *, bias=None, c=None, aux=None, scale_a=None, scale_b=None) -> str:
         """Why a call with these operands is declined, "" if it is not."""
         out = torch.empty(self.spec.shape(self.spec.out), dtype=self._out_dtype(a), device=a.device)
-        if aux is None and self.epilogue in _WRITES_AUX:
+        if aux is None and self.epilogue in WRITES_AUX:
             aux = self.new_aux(out)
         if self.spec.bias is not None and bias is None:
             bias = torch.empty(self.spec.shape(self.spec.bias), dtype=out.dtype, device=a.device)
@@ -106,11 +105,11 @@ class Operation:
         """An aux for `out`: uint8 of [..., rows of 128 bits] for ReLU, else out's dtype with rows of a multiple of 8."""
         shape, last = tuple(out.shape[:-1]), out.shape[-1] if out.ndim else 1
         if self.epilogue in ("relu_aux", "drelu"):
-            return out.new_empty((*shape, -(-last // MASK_BITS) * (MASK_BITS // 8)), dtype=torch.uint8)
+            return out.new_empty(mask_shape(out.shape), dtype=torch.uint8)
         return out.new_empty((*shape, -(-last // 8) * 8))[..., :last].reshape(out.shape)
 
     def _check(self, aux: torch.Tensor | None) -> None:
-        if (aux is not None) != (self.epilogue in _READS_AUX):
+        if (aux is not None) != (self.epilogue in READS_AUX):
             which = "reads an aux, but aux is None" if aux is None else "reads no aux, but aux was given"
             raise ValueError(f"epilogue {self.epilogue!r} {which}")
 

@@ -5,7 +5,9 @@ eager PyTorch itself carries it out, with eager's dtypes, shapes, strides and er
 exactly as Thunder records it.
 """
 
+from thunder_gemm_ex.front_door.activations import keep_activations
 from thunder_gemm_ex.front_door.entries import ENTRIES, open_front_door
+from thunder_gemm_ex.front_door.scaled import open_scaled
 from thunder_gemm_ex.front_door.splitter import teach_splitter
 
-__all__ = ["ENTRIES", "open_front_door", "teach_splitter"]
+__all__ = ["ENTRIES", "keep_activations", "open_front_door", "open_scaled", "teach_splitter"]

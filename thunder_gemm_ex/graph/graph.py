@@ -8,8 +8,9 @@ position behind which it comes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from thunder.core import dtypes
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.pytree import tree_flatten
@@ -19,6 +20,7 @@ from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Sum, View, read
 from thunder_gemm_ex.graph.matmul import Matmul
+from thunder_gemm_ex.spec.contraction import Dims
 
 _MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}
 
@@ -40,6 +42,8 @@ class Graph:
         self.views_of_torch: set[int] = set()
         # Casts that rules put in: `emit` writes each before the operation at its position.
         self.casts: list[Cast] = []
+        # Positions of `gemm` that somebody wrote and no engine computes with the numerics asked for.
+        self.unpromised: set[int] = set()
         self._kinds: dict[int, Kind | None] = {}
         for position, bsym in enumerate(self.bsyms):
             self._index(position, bsym)
@@ -113,14 +117,23 @@ class Graph:
         bsym = self.bsyms[position]
         return None if bsym is None else next((fuser for fuser in self.fusers if fuser.can_fuse(bsym)), None)
 
-    def fused_with_others(self, position: int) -> bool:
-        """Whether a fuser would take the operation together with a neighbour: then it costs nothing there."""
+    def fused_with_others(self, position: int, *, along: Collection[int] = ()) -> bool:
+        """Whether a fuser would take the operation together with a neighbour: then it costs nothing there.
+
+        A neighbour is what it reads from or is read by in the same part of the trace, itself neither matmul nor view;
+        those that would go `along` with it are none.
+        """
         if not self.fused(position):
             return False
         bsym = self.bsyms[position]
         above = [self.makers[p.name] for p in bsym.flat_proxy_args if p.name in self.makers]
         below = [u for p in bsym.flat_proxy_outs for u in self.live_users(p.name)]
-        return any(p not in self.matmuls and self.view_at(p) is None and self.fused(p) for p in (*above, *below))
+        return any(p not in along and self._joins(p, is_backward(bsym)) for p in (*above, *below))
+
+    def _joins(self, position: int, backward: bool) -> bool:
+        bsym = self.bsyms[position]
+        beside = bsym is not None and position not in self.matmuls and is_backward(bsym) == backward
+        return beside and self.view_at(position) is None and self.fused(position)
 
     def move_operand(self, matmul: Matmul, tensor: str, source: TensorProxy) -> None:
         """Let `matmul` read `source` where it read its operand `tensor`."""
@@ -145,6 +158,28 @@ class Graph:
             self._move(matmul, kind.position)
         # Later folds look the tensor up by name: it must be the matmul that they find, not the vanished view.
         self.makers[kind.out.name] = matmul.position
+
+    def new_proxy(self, like: TensorProxy, shape: tuple[int, ...], dtype: dtypes.dtype) -> TensorProxy:
+        """A tensor that is not in the trace yet, on the device of `like`."""
+        with tracectx(self.trace):
+            return TensorProxy(like=like, shape=shape, dtype=dtype, requires_grad=False)
+
+    def make_beside(self, matmul: Matmul, name: str, tensor: TensorProxy, users: Sequence[int] = ()) -> None:
+        """Let `matmul` make one more tensor, which the operations at `users` read."""
+        setattr(matmul, name, tensor)
+        self.makers[tensor.name] = matmul.position
+        self.users[tensor.name] = list(users)
+
+    def take_sum(self, matmul: Matmul, found: Sum, dims: Dims) -> None:
+        """Let `matmul` make the sum beside its result, of a tensor whose labels are `dims`; the operation disappears."""
+        kept = tuple(
+            () if d in found.dims else dim for d, dim in enumerate(dims) if found.keepdim or d not in found.dims
+        )
+        self.bsyms[found.position] = None
+        self._kinds[found.position] = None
+        self.make_beside(matmul, "bias_grad", found.out, self.users[found.out.name])
+        matmul.spec = matmul.spec.with_bias(kept)
+        matmul.folded.append("the bias gradient")
 
     def cast_at(self, cast: Cast, source: TensorProxy) -> TensorProxy:
         """`source` in the dtype of `cast`, from where `cast` stands; one cast serves all that read it later."""

@@ -78,7 +78,22 @@ class Sum(_Kind):
     name: str = "sum"
 
 
-Kind = View | Cast | Scale | Add | Sum
+@dataclasses.dataclass(eq=False)
+class Activation(_Kind):
+    """`out` is "relu" or tanh-"gelu" of the source; the exact GELU is none of cuBLASLt's."""
+
+    name: str
+
+
+@dataclasses.dataclass(eq=False)
+class Slope(_Kind):
+    """`out = source * f'`, the gradient of an activation: `read` is what it reads besides, relu's result or gelu's input."""
+
+    read: TensorProxy
+    name: str
+
+
+Kind = View | Cast | Scale | Add | Sum | Activation | Slope
 
 
 def read(position: int, bsym: BoundSymbol, source: TensorProxy | None = None) -> Kind | None:
@@ -97,7 +112,7 @@ def _read(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProx
     if source.name == out.name:
         return None
     found = _view(position, bsym, source, out) or _one_operand(position, bsym, source, out) if alone else None
-    return found or _pointwise(position, bsym, source, out)
+    return found or _activation(position, bsym, source, out) or _pointwise(position, bsym, source, out)
 
 
 def _view(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> View | None:
@@ -106,6 +121,31 @@ def _view(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProx
     how = copying(bsym)
     steps = None if how is None else view_steps(bsym, source, out)
     return None if steps is None else View(position, source, out, steps, how)
+
+
+# The derivatives of activations, as `front_door` records them: symbol ids by the activation's name.
+SLOPES = {"relu": "gemm_ex.relu_backward", "gelu": "gemm_ex.gelu_backward"}
+_SLOPES = {symbol: name for name, symbol in SLOPES.items()}
+_RELUS = {"relu", "torch.relu", "torch.nn.functional.relu"}
+_GELUS = {"gelu", "torch.nn.functional.gelu"}
+
+
+def is_tanh_gelu(approximate: object) -> bool:
+    """Whether this form of GELU is the one that cuBLASLt has."""
+    return isinstance(approximate, str) and approximate == "tanh"
+
+
+def _activation(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> Activation | Slope | None:
+    sym = bsym.sym.id
+    if out.dtype != source.dtype or out.device != source.device or not dtypes.is_float_dtype(out.dtype):
+        return None
+    if sym in _SLOPES:
+        g, read = bsym.args[:2]
+        return Slope(position, source, out, read, _SLOPES[sym]) if g.name == source.name != read.name else None
+    if sym in _RELUS and not (bsym.kwargs.get("inplace") or any(bsym.args[1:])):
+        return Activation(position, source, out, "relu")
+    tanh = is_tanh_gelu(bsym.kwargs.get("approximate", "none"))
+    return Activation(position, source, out, "gelu") if sym in _GELUS and tanh else None
 
 
 _CASTS = {"to", "torch.Tensor.to", "type", "torch.Tensor.type", "convert_element_type", PrimIDs.CONVERT_ELEMENT_TYPE}

@@ -5,17 +5,32 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import torch
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol, BoundSymbolTag
 
 from thunder_gemm_ex.spec import Contraction
+
+# The symbol's name under which torch._scaled_mm is recorded.
+SCALED_MM = "_scaled_mm"
+
+
+@dataclasses.dataclass(eq=False)
+class Scales:
+    """The scales of fp8 operands, one number or one a row and column, and what torch._scaled_mm says besides."""
+
+    a: TensorProxy
+    b: TensorProxy
+    out_dtype: torch.dtype | None
+    fast_accumulate: bool
 
 
 @dataclasses.dataclass(eq=False)
 class Matmul:
     """`out = alpha * a b + beta * bias`, labelled by `spec`. `op` is the user's operation ("matmul", "linear", "bmm").
 
-    alpha: a number, or a tensor without dimensions in host memory.
+    alpha: a number, or a tensor without dimensions in host memory. With an `epilogue` (names as in docs/engine.md) it also
+    reads or writes `aux`, and writes `bias_grad`, whose labels then are the spec's bias.
     """
 
     position: int
@@ -28,6 +43,10 @@ class Matmul:
     bias: TensorProxy | None = None
     alpha: float | TensorProxy = 1
     beta: float = 1
+    epilogue: str = ""
+    aux: TensorProxy | None = None
+    bias_grad: TensorProxy | None = None
+    scales: Scales | None = None
     folded: list[str] = dataclasses.field(default_factory=list)
     # Why something beside it stays as it is, by where: an operand's name, "result" or "k".
     kept: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -52,3 +71,18 @@ class Matmul:
         yield from (proxy for _, proxy in self.operands())
         if isinstance(self.alpha, TensorProxy):
             yield self.alpha
+        if self.aux is not None and self.reads_aux:
+            yield self.aux
+        if self.scales is not None:
+            yield self.scales.a
+            yield self.scales.b
+
+    @property
+    def reads_aux(self) -> bool:
+        """Whether the aux is an operand of the epilogue, not one of its results."""
+        return self.epilogue in ("drelu", "dgelu")
+
+    def makes(self) -> tuple[TensorProxy, ...]:
+        """Every tensor that the call makes, its result first."""
+        aux = None if self.reads_aux else self.aux
+        return tuple(x for x in (self.out, aux, self.bias_grad) if x is not None)

@@ -84,7 +84,7 @@ def _rows(index: int, part: Part, rec: Record) -> list[Row]:
 def _runs(row: Row, call: Call | None) -> tuple[Run, ...]:
     if call is None:
         return ()
-    found = choose.runs_of(row.spec, call.a, call.b, scaled=call.scaled, scaled_bias=call.scaled_bias)
+    found = choose.runs_of(row.spec, call.a, call.b, **call.terms)
     return tuple(
         Run(
             run.decision.engine,

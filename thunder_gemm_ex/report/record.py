@@ -14,6 +14,7 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.trace import TraceCtx
 
 from thunder_gemm_ex.engines import cublaslt
+from thunder_gemm_ex.engines.choose import SCALED
 from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.report.places import places
 from thunder_gemm_ex.report.rows import Row
@@ -30,6 +31,14 @@ class Call:
     itemsize: int
     scaled: bool | None
     scaled_bias: bool
+    numerics: str = "torch"
+    epilogue: str = ""
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What `engines.choose.runs_of` wants to know besides spec and shapes."""
+        names = ("scaled", "scaled_bias", "numerics", "epilogue")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +67,9 @@ records: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 watchers: list[Callable[[Any, Any], None]] = []
 
 
-def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str], after: TraceCtx) -> None:
+def record(
+    graph: Graph, declined: Iterable[Declined], fusers_before: list[str], after: TraceCtx, numerics: str
+) -> None:
     """Keep the rows of the program being compiled, whose trace the executor has just rewritten as `after`."""
     data, stats = _compile_data.get()
     if stats is None:
@@ -72,7 +83,7 @@ def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str],
         notes.append(f"gemm_ex is listed after {', '.join(fusers_before)} and sees only what that left: list it first.")
     made = Record(
         tuple(_row(item, where[item.position]) for item in items),
-        tuple(_call(item) for item in items),
+        tuple(_call(item, numerics) for item in items),
         tuple(notes),
         graph.trace,
         after,
@@ -102,12 +113,19 @@ def _row(item: Matmul | Declined, where: str) -> Row:
     )
 
 
-def _call(item: Matmul | Declined) -> Call | None:
+def _call(item: Matmul | Declined, numerics: str) -> Call | None:
     if isinstance(item, Declined) or item.decision != "claimed":
         return None
     shapes = (tuple(item.a.shape), tuple(item.b.shape))
     scaled = None if isinstance(item.alpha, TensorProxy) else item.alpha != 1
-    return Call(*shapes, item.a.dtype.bytes, scaled, item.bias is not None and item.beta != 1)
+    return Call(
+        *shapes,
+        item.a.dtype.bytes,
+        scaled,
+        item.bias is not None and item.beta != 1,
+        numerics,
+        SCALED if item.scales else item.epilogue,
+    )
 
 
 def _engine(item: Matmul) -> str:
@@ -116,4 +134,5 @@ def _engine(item: Matmul) -> str:
     if item.decision == "given back":
         return "thunder"
     usable = item.a.device.devicetype is DeviceType.CUDA and cublaslt.status()["usable"]
-    return "cublaslt" if usable and to_torch_dtype(item.a.dtype) in cublaslt.DTYPES else "aten"
+    computed = item.scales is not None or to_torch_dtype(item.a.dtype) in cublaslt.DTYPES
+    return "cublaslt" if usable and computed else "aten"

@@ -16,16 +16,19 @@ from thunder_gemm_ex.rules.terms import take_factor, take_term
 from thunder_gemm_ex.spec import Permute, fold_result
 
 
-def fold_results(graph: Graph, fuel) -> None:
-    """Fold what is worth folding into the result of every matmul."""
+def fold_results(graph: Graph, fuel, *, terms: bool = True) -> None:
+    """Fold what is worth folding into the result of every matmul; without `terms` neither factors nor what is added."""
+    folds = _FOLDS | ({} if terms else {Scale: None, Add: None})
     for matmul in list(graph.matmuls.values()):
-        while _fold_one(graph, matmul, fuel):
+        while _fold_one(graph, matmul, folds, fuel):
             pass
 
 
-def _fold_one(graph: Graph, matmul: Matmul, fuel) -> bool:
+def _fold_one(graph: Graph, matmul: Matmul, folds: dict, fuel) -> bool:
     kind = graph.user_of_result(matmul)
-    fold = _FOLDS.get(type(kind))
+    fold = folds.get(type(kind))
+    if matmul.scales is not None and not isinstance(kind, View):
+        return False
     return fold is not None and fold(graph, matmul, kind, fuel)
 
 

@@ -12,8 +12,9 @@ def _shows_memory_format(graph: Graph, matmul: Matmul) -> bool:
     return not matmul.backward and not follows_input(matmul.spec) and strides_reach_output(graph, matmul.out)
 
 
-def give_back(graph: Graph, claim: str) -> None:
-    """Under claim "patterns" keep only matmuls that absorbed a view; under "all" keep every one."""
+def give_back(graph: Graph, claim: str, numerics: str = "torch") -> None:
+    """Under claim "patterns" keep only matmuls that absorbed a view; under "all", or numerics of our own, every one."""
+    why = 'gemm_claim="all"' if claim == "all" else "" if numerics == "torch" else f'gemm_numerics="{numerics}"'
     for matmul in graph.matmuls.values():
         if matmul.decision != "claimed":
             continue
@@ -22,8 +23,8 @@ def give_back(graph: Graph, claim: str) -> None:
             matmul.reason = "; ".join(matmul.kept.values()) or "nothing to fold: it stays a convolution"
         elif matmul.folded:
             matmul.reason = "; ".join(["folded " + ", ".join(matmul.folded), *matmul.kept.values()])
-        elif claim == "all":
-            matmul.reason = 'nothing to fold; claimed by gemm_claim="all"'
+        elif why:
+            matmul.reason = "; ".join([f"nothing to fold; claimed by {why}", *matmul.kept.values()])
         else:
             matmul.decision = "given back"
             matmul.reason = (

@@ -41,7 +41,8 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
     spec = matmul.spec.with_bias(_dims(matmul.spec.out, add.other))
     atoms = _least_atoms(graph, spec, add.other)
     if atoms == set(atoms_of(spec.out)):
-        if graph.fused_with_others(add.position):
+        accumulated = _accumulated(graph, add)
+        if any(graph.fused_with_others(p, along=accumulated) for p in accumulated | {add.position}):
             matmul.kept["result"] = "add below stays: a fuser takes it into a region with its neighbours"
             return False
     elif atoms not in (set(spec.m), set(spec.n)):
@@ -55,6 +56,31 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
     graph.add_operand(matmul, "bias", add.other)
     matmul.folded.append("what is added to the result")
     return True
+
+
+def _accumulated(graph: Graph, add: Add) -> set[int]:
+    """Positions of the additions in a sum of products, such as q a + k b + v c: each is C of another GEMM, so none stays.
+
+    An addition belongs to it that adds a product which nobody else needs, and is next to one that belongs to it.
+    """
+    found, todo = set(), [add.position]
+    while todo:
+        position = todo.pop()
+        kind = graph.kind_at(position)
+        if position in found or not isinstance(kind, Add):
+            continue
+        operands = (kind.source, kind.other)
+        if not any(_only_here(graph, x) for x in operands):
+            continue
+        found.add(position)
+        todo += [graph.makers[x.name] for x in operands if x.name in graph.makers]
+        todo += graph.live_users(kind.out.name)
+    return found
+
+
+def _only_here(graph: Graph, proxy: TensorProxy) -> bool:
+    product = graph.makers.get(proxy.name) in graph.matmuls
+    return product and len(graph.live_users(proxy.name)) == 1 and proxy.name not in graph.returned
 
 
 def _least_atoms(graph: Graph, spec: Contraction, other: TensorProxy) -> set[int]:

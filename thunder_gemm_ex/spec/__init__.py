@@ -2,10 +2,12 @@
 
 from thunder_gemm_ex.spec.contraction import Contraction, SpecError, atoms_of, one_by_one, plain
 from thunder_gemm_ex.spec.cost import Cost, cost
+from thunder_gemm_ex.spec.masks import MASK_BITS, mask_shape
 from thunder_gemm_ex.spec.notation import Pattern, parse, print_spec
 from thunder_gemm_ex.spec.views import Broadcast, Permute, Reshape, Step, coalesce, fold_operand, fold_result
 
 __all__ = [
+    "MASK_BITS",
     "Broadcast",
     "Contraction",
     "Cost",
@@ -19,6 +21,7 @@ __all__ = [
     "cost",
     "fold_operand",
     "fold_result",
+    "mask_shape",
     "one_by_one",
     "parse",
     "plain",

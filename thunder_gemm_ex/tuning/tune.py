@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from thunder_gemm_ex.engines import choose, cublaslt, cublaslt_calls, recording
+from thunder_gemm_ex.engines.numerics import BATCH_INVARIANT
 from thunder_gemm_ex.engines.recording import Call
 from thunder_gemm_ex.tuning.measure import Clock, fault_of
 from thunder_gemm_ex.tuning.store import ATEN, Choice, Store
@@ -129,6 +130,9 @@ def _distinct(calls: list[Call]) -> tuple[dict[str, Call], list[str]]:
     found: dict[str, Call] = {}
     skipped: dict[str, None] = {}
     for call in calls:
+        if call.flags & BATCH_INVARIANT:
+            skipped['numerics is "batch_invariant": its algorithm may not depend on the problem'] = None
+            continue
         try:
             offered = call.bound.candidates(call.a, call.b, call.out, call.bias, call.c, call.flags, count=1)
         except ValueError as error:
