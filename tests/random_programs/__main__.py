@@ -1,4 +1,4 @@
-"""python -m tests.random_programs --count 100000: random programs against eager, many a compilation; failures are printed."""
+"""python -m tests.random_programs --count 100000: random programs against eager, many in one compilation."""
 
 import argparse
 import gc
@@ -6,12 +6,12 @@ import sys
 import time
 import warnings
 
-from tests import lab  # noqa: F401  (before anything else imports thunder)
-from hypothesis import HealthCheck, Phase, given, settings  # isort: skip
-from hypothesis import seed as seeded  # isort: skip
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
 
-from tests.random_programs import bundles  # isort: skip
-from tests.random_programs.programs import programs  # isort: skip
+from tests import lab  # noqa: F401  (before anything else of these tests: it imports thunder)
+from tests.random_programs import bundles
+from tests.random_programs.programs import programs
 
 # Hypothesis remembers what it has drawn: a new one starts after so many.
 _CHUNK = 2000

@@ -20,6 +20,14 @@ def need(condition: bool) -> None:
         raise Unstated
 
 
+def linear(input, weight, bias=None) -> TensorProxy:
+    """input @ weight.T + bias; eager also takes a weight that is a vector, which Thunder does not."""
+    if isinstance(weight, TensorProxy) and weight.ndim == 1:
+        need(bias is None and input.ndim > 0)
+        return matmul(input, weight)
+    return ltorch.linear(input, weight, bias)
+
+
 def mm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
     """[m, k] @ [k, n]"""
     need(input.ndim == 2 and mat2.ndim == 2 and not _complex(input))
