@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from thunder.core.compile_data import _compile_data
+from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 
 from thunder_gemm_ex.engines import cublaslt
@@ -65,7 +66,7 @@ def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str])
     if stats is None:
         return
     items: list[Matmul | Declined] = sorted([*graph.matmuls.values(), *declined], key=lambda x: x.position)
-    places = _places(items)
+    places = _places(graph, items)
     notes = []
     if fusers_before:
         notes.append(f"gemm_ex is listed after {', '.join(fusers_before)} and sees only what that left: list it first.")
@@ -129,20 +130,28 @@ def _engine(item: Matmul) -> str:
     return "cublaslt" if usable and to_torch_dtype(item.a.dtype) in cublaslt.DTYPES else "aten"
 
 
-def _places(items: list[Matmul | Declined]) -> dict[int, str]:
+def _places(graph: Graph, items: list[Matmul | Declined]) -> dict[int, str]:
     """Where each matmul stands in the user's source. A gradient has no line of its own: it gets its forward matmul's."""
     forward = {}
     for item in items:
         if isinstance(item, Matmul) and not item.backward:
-            forward |= {item.a.name: item, item.b.name: item}
+            forward |= {_base(graph, p).name: item for p in (item.a, item.b)}
     places = {}
     for item in items:
         place = _place(item.bsym)
         if not place and isinstance(item, Matmul):
-            owner = next((forward[p.name] for p in (item.b, item.a) if p.name in forward), None)
+            bases = [_base(graph, p).name for p in (item.b, item.a)]
+            owner = next((forward[name] for name in bases if name in forward), None)
             place = "" if owner is None else _place(owner.bsym)
         places[item.position] = place
     return places
+
+
+def _base(graph: Graph, proxy: TensorProxy) -> TensorProxy:
+    """The tensor that `proxy` is a view of: a gradient may read it otherwise than the forward does."""
+    while (view := graph.view_making(proxy)) is not None:
+        proxy = view.source
+    return proxy
 
 
 def _place(bsym: BoundSymbol) -> str:

@@ -114,3 +114,6 @@ BELOW = {
 # Those that put dimensions into another order, which strides show.
 REORDERING = set(BELOW) - {"reshape", "ravel", "view", "flatten", "unflatten", "unsqueeze", "None", "squeeze"}
 REORDERING -= {"contiguous", "transpose and contiguous"}
+# Those that only exchange the last two dimensions of an operand.
+TRANSPOSING = {name for name, (stored, _) in ABOVE.items() if stored in (_swapped, _swapped_matrix)}
+TRANSPOSING -= {"transpose and contiguous"}
