@@ -8,6 +8,7 @@ from __future__ import annotations
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale
+from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, fold_operand
 from thunder_gemm_ex.spec.contraction import Dims
 
@@ -47,6 +48,9 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
             return False
     elif atoms not in (set(spec.m), set(spec.n)):
         matmul.kept["result"] = "add below stays: what is added is neither as large as the result nor one row or column"
+        return False
+    if _shows_order(graph, matmul, add):
+        matmul.kept["result"] = "add below stays: the program returns it with the strides of what is added"
         return False
     if not fuel():
         return False
@@ -91,6 +95,16 @@ def _least_atoms(graph: Graph, spec: Contraction, other: TensorProxy) -> set[int
             break
         spec, other = folded, view.source
     return set(atoms_of(spec.bias))
+
+
+def _shows_order(graph: Graph, matmul: Matmul, add: Add) -> bool:
+    """Whether the program returns a sum that may lie in memory as the added tensor does: its first operand decides."""
+    first = graph.bsyms[add.position].args[0]
+    if matmul.backward or not isinstance(first, TensorProxy) or first.name != add.other.name:
+        return False
+    # Fewer than two dimensions have no order, and a matmul's result has that of its dimensions.
+    ordered = sum(size != 1 for size in add.other.shape) > 1 and graph.makers.get(first.name) not in graph.matmuls
+    return ordered and strides_reach_output(graph, add.out)
 
 
 def movable(graph: Graph, matmul: Matmul) -> bool:
