@@ -144,6 +144,11 @@ def _multiply(spec: Contraction) -> str:
     return f"mul({factors}).reshape({shape}).contiguous()" if shape else f"mul({factors})"
 
 
+def _place(spec: Contraction, group: Sequence[Atom]) -> int:
+    """Where in the output a run of labels begins."""
+    return atoms_of(spec.out).index(group[0]) if group else -1
+
+
 class _General:
     """Batch, m, n and k each joined to one dimension: mm or bmm of views, and the way back to the output's dimensions."""
 
@@ -169,11 +174,14 @@ class _General:
     def into(self, out: str) -> str:
         """The expression that writes the result of the bare product to the contiguous tensor `out`."""
         spec = self.spec
-        if (*spec.batch, *spec.m, *spec.n) != atoms_of(spec.out):
+        groups = [*([spec.batch] if spec.batch else []), spec.m, spec.n]
+        runs = [x for g in sorted(groups, key=lambda g: _place(spec, g)) for x in g]
+        # BLAS writes rows as far apart as they lie, if their elements are neighbours.
+        if runs != list(atoms_of(spec.out)) or (spec.n and atoms_of(spec.out)[-1:] != spec.n[-1:]):
             return f"{out}.copy_({self.source()})"
         left, right, shape = self._matrices()
         product, _ = self._product(left, right, shape, True)
-        return f"{product.removesuffix(')')}, out={out}.view({listed(shape)}))"
+        return f"{product.removesuffix(')')}, out={arranged(spec, out, spec.out, groups)})"
 
     @property
     def copied(self) -> int:
