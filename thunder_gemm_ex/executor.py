@@ -27,6 +27,7 @@ from thunder_gemm_ex.rules.fold_operands import fold_operands
 from thunder_gemm_ex.rules.fold_results import fold_results
 from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.multiply import mark_multiplies
+from thunder_gemm_ex.rules.say_why import say_why
 from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, read_options
 
@@ -78,6 +79,7 @@ class GemmExecutor(FusionExecutor):
         fold_results(graph, self.get_fuel)
         if options.small != "off":
             mark_multiplies(graph, self.get_fuel)
+        say_why(graph)
         give_back(graph, options.claim)
         keep_slices(graph, self.get_fuel)
 
