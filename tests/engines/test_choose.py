@@ -13,6 +13,8 @@ def fresh(monkeypatch):
     """No sites from other tests."""
     monkeypatch.setattr(choose, "_sites", {})
     monkeypatch.setattr(choose, "_plain_sites", {})
+    monkeypatch.setattr(choose, "_direct_calls", {})
+    monkeypatch.setattr(choose, "checked_calls", {})
 
 
 @pytest.mark.usefixtures("fresh")
