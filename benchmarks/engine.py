@@ -73,5 +73,5 @@ def suite() -> Iterator[Comparison]:
     with no_op_library():
         run_gemm(x, w, SPEC)
         yield OnNothing(
-            "the cublaslt engine's host", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, TARGETS, rounds=400
+            "8x8 call, the cublaslt engine's host", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, TARGETS, rounds=400
         )

@@ -30,13 +30,29 @@ def suite(device: str) -> Iterator[Comparison]:
     def engine():
         return [run_gemm(x, w, "m k, n k -> m n")]
 
-    yield Comparison("the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200)
-    yield Comparison("gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200)
+    yield Comparison(
+        "8x8 call, the aten engine", "[8, 8], [8, 8]", {EAGER: eager, OURS: engine}, OP_TARGETS, rounds=200
+    )
+    yield Comparison(
+        "8x8 call, gx.gemm", "[8, 8], [8, 8]", {EAGER: eager, "torch.mm": mm, OURS: op}, OP_TARGETS, rounds=200
+    )
     yield from cublaslt_engine.suite()
+    yield _outer(device)
     ours, thunders = trace_call(x, w, gx.executors()), trace_call(x, w, None)
     yield Comparison(
-        "a compiled trace", "[8, 8], [8, 8]", {EAGER: eager, "Thunder": thunders, OURS: ours}, TRACE_TARGETS, rounds=200
+        "8x8 call, a compiled trace",
+        "[8, 8], [8, 8]",
+        {EAGER: eager, "Thunder": thunders, OURS: ours},
+        TRACE_TARGETS,
+        rounds=200,
     )
+
+
+def _outer(device: str) -> Comparison:
+    """A K=1 product through the eager op: a multiply, where matmul calls BLAS."""
+    a, b = torch.randn(64, 1, device=device), torch.randn(1, 4096, device=device)
+    calls = {EAGER: lambda: [torch.matmul(a, b)], OURS: lambda: [gx.gemm(a, b, "m k, k n -> m n")]}
+    return Comparison("gx.gemm, K=1", "[64, 1], [1, 4096]", calls, {EAGER: 1.4}, rounds=200)
 
 
 def trace_call(x: torch.Tensor, w: torch.Tensor, executors):

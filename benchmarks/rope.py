@@ -26,4 +26,6 @@ def suite(device: str) -> Iterator[Comparison]:
     }
     step = Step.of(cos_sin, cos_sin_inputs(device))
     candidates = {name: functools.partial(step.run, program) for name, program in programs.items()}
-    yield Comparison("cos/sin, forward", "inv_freq[64], position_ids[1, 4096]", candidates, TARGETS, rounds=200)
+    yield Comparison(
+        "RoPE cos/sin, 4096 positions", "inv_freq[64], position_ids[1, 4096]", candidates, TARGETS, rounds=200
+    )

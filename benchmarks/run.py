@@ -16,9 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.machine import machine
 from benchmarks.results import Results
 
-SUITES = ("rope", "programs", "overhead", "compile")
+SUITES = ("rope", "attention", "programs", "overhead", "compile", "shapes")
 # What --suite takes beside the suites themselves.
-GROUPS = {"cpu": ("rope", "programs", "overhead"), "all": SUITES}
+GROUPS = {
+    "cpu": ("rope", "attention", "programs", "overhead"),
+    "gpu": ("shapes", "attention", "rope", "programs"),
+    "all": SUITES,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

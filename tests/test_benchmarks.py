@@ -3,7 +3,10 @@
 import dataclasses
 import functools
 import json
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -79,12 +82,12 @@ def one_suite(monkeypatch):
 
 
 def test_groups_and_suites_are_run_once_each():
-    assert runner.suites_of(["cpu", "rope"]) == ["rope", "programs", "overhead"]
+    assert runner.suites_of(["overhead", "cpu"]) == ["overhead", "rope", "attention", "programs"]
     assert runner.suites_of([]) == list(runner.SUITES)
 
 
 def test_an_unknown_suite_is_named():
-    with pytest.raises(ValueError, match="no suite is called paint; there are rope, programs, overhead"):
+    with pytest.raises(ValueError, match="no suite is called paint; there are rope, attention, programs"):
         runner.run_suites(["paint"])
 
 
@@ -192,3 +195,84 @@ def test_a_roofline_has_a_point_for_each_result_that_tells_its_work():
     figure = roofline([told, {"name": "x"}])
     assert len(figure.axes[0].collections[0].get_offsets()) == 1
     assert roofline([{"name": "x"}]) is None
+
+
+@pytest.mark.parametrize("name", ["attention", "shapes"])
+def test_what_a_suite_compares_is_eagers(name, monkeypatch):
+    """The first comparison of each, at trifling sizes and without torch.compile, which takes its time."""
+    import importlib
+
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(torch, "compile", lambda program, **_: program)
+    for attribute, value in {"B": 1, "S": 6, "H": 4, "D": 8, "SHRUNK": 512}.items():
+        monkeypatch.setattr(module, attribute, value, raising=False)
+    first = next(iter(module.suite("cpu")))
+    del first.candidates["gemm_ex + torchcompile" if name == "attention" else "torch.compile"]
+    first.candidates.pop("Thunder + torchcompile", None)
+    assert first.check()["ok"]
+
+
+def test_the_floor_of_a_shape_needs_no_transpose():
+    from benchmarks import shapes
+
+    found = [shapes._comparison("x", layout, 4, 5, 6, "cpu", torch.float32) for layout in ("NN", "NT", "TN", "TT")]
+    for comparison in found:
+        torch.testing.assert_close(comparison.candidates[shapes.FLOOR](), comparison.candidates[EAGER]())
+
+
+def stage(name, code, seconds=30):
+    from benchmarks.gpu_pack import Stage
+
+    return Stage(name, seconds, (sys.executable, "-c", code, "{out}"))
+
+
+def test_the_pack_writes_as_it_goes_and_says_how_each_stage_ended(tmp_path):
+    from benchmarks import gpu_pack
+
+    todo = [
+        stage("good", "import sys; open(sys.argv[1] + '/good.json', 'w').write('{}'); print('said')"),
+        stage("bad", "raise SystemExit(3)"),
+        stage("slow", "print('begun', flush=True); import time; time.sleep(60)", seconds=3),
+        stage("last", ""),
+    ]
+    assert gpu_pack.run(todo, tmp_path, dict(os.environ)) == 1
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert [item["ended"] for item in summary] == ["well", "with status 3", "cut off", "well"]
+    assert (tmp_path / "good.txt").read_text() == "said\n"
+    assert (tmp_path / "slow.txt").read_text() == "begun\n"
+    assert (tmp_path / "good.json").exists()
+
+
+def test_the_pack_ends_in_its_time(tmp_path, monkeypatch):
+    from benchmarks import gpu_pack
+
+    monkeypatch.setattr(gpu_pack, "TOTAL", 4)
+    assert gpu_pack.run([stage("first", "")], tmp_path, dict(os.environ)) == 1
+    (item,) = json.loads((tmp_path / "summary.json").read_text())
+    assert item["ended"] == "no time was left"
+
+
+@pytest.mark.parametrize("rehearse", [False, True])
+def test_the_stages_of_the_pack_fit_its_time(rehearse):
+    from benchmarks import gpu_pack
+
+    found = gpu_pack.stages(rehearse)
+    assert sum(stage.seconds for stage in found) <= gpu_pack.TOTAL
+    assert [stage.name for stage in found][:2] == ["doctor", "tests"]
+
+
+def test_a_rehearsal_names_no_gpu():
+    from benchmarks import gpu_pack
+
+    assert all("cuda" not in word for stage in gpu_pack.stages(True) for word in stage.command)
+
+
+def test_the_readmes_figures_are_those_of_the_committed_results():
+    from benchmarks.markdown import HEAD, table
+
+    root = Path(__file__).parents[1]
+    found = Results.read(root / "benchmarks" / "results" / "cpu-2-threads.json")
+    shown = [line for line in (root / "README.md").read_text().splitlines() if " to " in line and line.endswith(") |")]
+    assert shown
+    assert set(shown) <= set(table(found).splitlines())
+    assert HEAD[0] in (root / "README.md").read_text()

@@ -179,9 +179,9 @@ def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
 
 
 def _groups(spec: Contraction) -> Dims:
-    """The dimensions to multiply over: those of the output, or its atoms where a dimension joins labels of a and of b."""
-    a, b = set(atoms_of(spec.a)), set(atoms_of(spec.b))
-    if all(len({(x in a, x in b) for x in dim}) <= 1 for dim in spec.out):
+    """The dimensions to multiply over: those of the output, or its atoms where a tensor has but a part of a dimension."""
+    held = [set(atoms_of(dims)) for name, dims in spec.tensors() if name != "out"]
+    if all(len({tuple(x in atoms for atoms in held) for x in dim}) <= 1 for dim in spec.out):
         return spec.out
     return tuple((x,) for x in atoms_of(spec.out))
 

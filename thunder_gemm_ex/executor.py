@@ -35,6 +35,7 @@ from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.leave import leave_to_fusers
 from thunder_gemm_ex.rules.multiply import mark_multiplies
 from thunder_gemm_ex.rules.promises import decline_unpromised
+from thunder_gemm_ex.rules.say_why import say_why
 from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
@@ -96,6 +97,7 @@ class GemmExecutor(FusionExecutor):
             take_bias_gradients(graph, _served, self.get_fuel)
         if options.small != "off":
             mark_multiplies(graph, self.get_fuel)
+        say_why(graph)
         give_back(graph, options.claim, options.numerics)
         keep_slices(graph, self.get_fuel)
 

@@ -133,7 +133,10 @@ def account(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int])
         return 1, whole.copies()
     part, strides = without(spec, label, {"a": a, "b": b})
     calls = spec.sizes[label]
-    copies = _General(part, terms, strides["a"], strides["b"]).copies()
+    step = _General(part, terms, strides["a"], strides["b"])
+    copies = step.copies()
+    if step.writes_in_place:
+        copies.pop("result", None)
     return calls, {name: calls * elements for name, elements in copies.items()}
 
 
@@ -185,6 +188,11 @@ def _multiply(spec: Contraction) -> str:
     return f"mul({factors}).reshape({shape}).contiguous()" if shape else f"mul({factors})"
 
 
+def _place(spec: Contraction, group: Sequence[Atom]) -> int:
+    """Where in the output a run of labels begins."""
+    return atoms_of(spec.out).index(group[0]) if group else -1
+
+
 class _General:
     """Batch, m, n and k each joined to one dimension: mm or bmm of views, and the way back to the output's dimensions."""
 
@@ -210,16 +218,27 @@ class _General:
     def into(self, out: str) -> str:
         """The expression that writes the result of the bare product to the contiguous tensor `out`."""
         spec = self.spec
-        order, wanted = (*spec.batch, *spec.m, *spec.n), atoms_of(spec.out)
         left, right, shape = self._matrices()
-        if order != wanted:
-            product, _ = self._product(left, right, shape, False)
-            # One copy, into place: the result's labels are the output's in another order.
-            view = f"{out}.view({listed([spec.sizes[x] for x in wanted])})"
-            seen = f"{product}.reshape({listed([spec.sizes[x] for x in order])})"
-            return f"{view}.copy_({seen}{permuted([order.index(x) for x in wanted])})"
-        product, _ = self._product(left, right, shape, True)
-        return f"{product.removesuffix(')')}, out={out}.view({listed(shape)}))"
+        if self.writes_in_place:
+            product, _ = self._product(left, right, shape, True)
+            return f"{product.removesuffix(')')}, out={arranged(spec, out, spec.out, self._groups())})"
+        product, _ = self._product(left, right, shape, False)
+        # One copy, into place: the result's labels are the output's in another order.
+        order, wanted = (*spec.batch, *spec.m, *spec.n), atoms_of(spec.out)
+        view = f"{out}.view({listed([spec.sizes[x] for x in wanted])})"
+        seen = f"{product}.reshape({listed([spec.sizes[x] for x in order])})"
+        return f"{view}.copy_({seen}{permuted([order.index(x) for x in wanted])})"
+
+    @property
+    def writes_in_place(self) -> bool:
+        """Whether `into` needs no copy: BLAS writes rows as far apart as they lie, if their elements are neighbours."""
+        spec = self.spec
+        runs = [x for g in sorted(self._groups(), key=lambda g: _place(spec, g)) for x in g]
+        return runs == list(atoms_of(spec.out)) and (not spec.n or atoms_of(spec.out)[-1:] == spec.n[-1:])
+
+    def _groups(self) -> list[tuple[Atom, ...]]:
+        spec = self.spec
+        return [*([spec.batch] if spec.batch else []), spec.m, spec.n]
 
     @property
     def copied(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import thunder.torch as ltorch
 import torch
-from thunder.core import dtypes
 from thunder.core.compile_data import get_compile_data
 from thunder.core.proxies import TensorProxy
 
@@ -63,7 +62,7 @@ def _squeeze(a: TensorProxy, dim=None) -> TensorProxy:
 
 
 def _sum(a: TensorProxy, dim=None, keepdim: bool = False, *, dtype=None) -> TensorProxy:
-    if dtype is not None or not dtypes.is_inexact_dtype(a.dtype):
+    if dtype is not None:
         raise Unstated
     return ltorch.sum(a, None if dim is None else tuple(dim), keepdim)
 

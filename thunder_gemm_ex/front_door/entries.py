@@ -57,7 +57,7 @@ def _like(view: Callable) -> Callable:
 _F = torch.nn.functional
 ENTRIES = [
     Entry(torch.matmul, matmul, (TensorProxy.__matmul__, torch.linalg.matmul)),
-    Entry(_F.linear, ltorch.linear),
+    Entry(_F.linear, statements.linear),
     Entry(torch.bmm, statements.bmm),
     Entry(torch.mm, statements.mm),
     Entry(torch.mv, statements.mv),
@@ -70,6 +70,7 @@ ENTRIES = [
     Entry(torch.outer, statements.outer),
     Entry(torch.ger, statements.outer),
     Entry(_F.bilinear, statements.bilinear, (torch.bilinear,)),
+    *(Entry(getattr(torch, f"conv{n}d"), getattr(ltorch, f"conv{n}d")) for n in (1, 2, 3)),
     Entry(torch.inner),
     Entry(torch.tensordot),
     Entry(torch.einsum),

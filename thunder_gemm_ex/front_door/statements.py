@@ -20,6 +20,14 @@ def need(condition: bool) -> None:
         raise Unstated
 
 
+def linear(input, weight, bias=None) -> TensorProxy:
+    """input @ weight.T + bias; eager also takes a weight that is a vector, which Thunder does not."""
+    if isinstance(weight, TensorProxy) and weight.ndim == 1:
+        need(bias is None and input.ndim > 0)
+        return matmul(input, weight)
+    return ltorch.linear(input, weight, bias)
+
+
 def mm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
     """[m, k] @ [k, n]"""
     need(input.ndim == 2 and mat2.ndim == 2 and not _complex(input))
@@ -62,8 +70,12 @@ def addmv(input, mat, vec, *, beta=1, alpha=1) -> TensorProxy:
 
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
-    """beta * input + alpha * batch1 @ batch2"""
+    """beta * input + alpha * batch1 @ batch2; of integers eager's baddbmm, and it alone, cuts the factors to integers."""
     need(not _complex(batch1))
+    if not dtypes.is_float_dtype(batch1.dtype) and all(
+        type(x) in (int, float) and math.isfinite(x) for x in (beta, alpha)
+    ):
+        beta, alpha = int(beta), int(alpha)
     return _with_terms(bmm(batch1, batch2), input, beta, alpha)
 
 
@@ -96,7 +108,9 @@ def _with_terms(product: TensorProxy, input: TensorProxy, beta: Number, alpha: N
     for value in (beta, alpha):
         # A GEMM skips what it scales by 0; inf and NaN times a term are torch's own affair.
         need(isinstance(value, (int, float)) and not isinstance(value, (bool, NumberProxy)) and math.isfinite(value))
-    need(alpha != 0 and isinstance(input, TensorProxy) and dtypes.is_float_dtype(product.dtype))
+    need(alpha != 0 and isinstance(input, TensorProxy))
+    # Eager scales integers by integers alone.
+    need(dtypes.is_float_dtype(product.dtype) or (type(beta) is int and type(alpha) is int))
     need(input.ndim <= product.ndim and _broadcasts(input.shape, product.shape))
     if input.dtype != product.dtype:
         need(_casts(input))

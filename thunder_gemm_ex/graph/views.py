@@ -63,6 +63,18 @@ def _one_by_one_sum(bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) ->
     return (Reshape(shape_of(source), shape_of(out)),) if same and source.dtype == out.dtype else None
 
 
+def _no_flip(bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> Steps | None:
+    """A flip of dimensions of size 1: the gradient of a convolution flips its windows."""
+    dims = bsym.args[1]
+    flipped = dims if isinstance(dims, (tuple, list)) else (dims,)
+    return () if all(shape_of(source)[d] == 1 for d in flipped) else None
+
+
+def _no_pad(bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> Steps | None:
+    """A padding by nothing: the gradient of a convolution pads by what its padding was."""
+    return () if not any(amount for side in bsym.args[2] for amount in side) else None
+
+
 _PRIMS = {
     PrimIDs.TRANSPOSE: _permute,
     PrimIDs.RESHAPE: _reshape,
@@ -71,6 +83,10 @@ _PRIMS = {
     PrimIDs.SHALLOW_COPY: _identity,
     PrimIDs.SUM: _one_by_one_sum,
     "torch_prims_reshape_impl": _reshape,
+    PrimIDs.FLIP: _no_flip,
+    PrimIDs.PAD: _no_pad,
+    "flip": _no_flip,
+    "torch_pad_prim_impl": _no_pad,
     "shallow_copy": _identity,
     "detach": _identity,
     "sum": _one_by_one_sum,

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 import torch
+from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 
-from thunder_gemm_ex.graph import Matmul
+from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.rules.find import Declined
 
 # The name under which torch.fx keeps the source of a graph that it has written.
@@ -19,20 +20,28 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
-def places(items: Sequence[Matmul | Declined]) -> dict[int, str]:
+def places(graph: Graph, items: Sequence[Matmul | Declined]) -> dict[int, str]:
     """By position. A gradient has no line of its own: it gets that of its forward matmul."""
     forward = {}
     for item in items:
         if isinstance(item, Matmul) and not item.backward:
-            forward |= {item.a.name: item, item.b.name: item}
+            forward |= {_base(graph, p).name: item for p in (item.a, item.b)}
     found = {}
     for item in items:
         place = _place(item.bsym)
         if not place and isinstance(item, Matmul):
-            owner = next((forward[p.name] for p in (item.b, item.a) if p.name in forward), None)
+            bases = [_base(graph, p).name for p in (item.b, item.a)]
+            owner = next((forward[name] for name in bases if name in forward), None)
             place = "" if owner is None else _place(owner.bsym)
         found[item.position] = place
     return found
+
+
+def _base(graph: Graph, proxy: TensorProxy) -> TensorProxy:
+    """The tensor that `proxy` is a view of: a gradient may read it otherwise than the forward does."""
+    while (view := graph.view_making(proxy)) is not None:
+        proxy = view.source
+    return proxy
 
 
 def _place(bsym: BoundSymbol) -> str:

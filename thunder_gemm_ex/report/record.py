@@ -77,7 +77,7 @@ def record(
     for watcher in watchers:
         watcher(data, stats)
     items: list[Matmul | Declined] = sorted([*graph.matmuls.values(), *declined], key=lambda x: x.position)
-    where = places(items)
+    where = places(graph, items)
     notes = []
     if fusers_before:
         notes.append(f"gemm_ex is listed after {', '.join(fusers_before)} and sees only what that left: list it first.")

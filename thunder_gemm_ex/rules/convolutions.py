@@ -1,4 +1,8 @@
-"""Convolutions that are a plain contraction: every window is one element, "b c y x, o c -> b o y x"."""
+"""Convolutions that are a plain contraction.
+
+Every window is one element, "b c y x, o c 1 1 -> b o y x", or the whole input, "b c y x, o c y x -> b o 1 1": the gradient
+of the first for its weight is the second.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,22 @@ _PRIM_NAMES = ("stride", "padding", "dilation", "transposed", "output_padding", 
 
 
 def is_contraction(bsym: BoundSymbol) -> bool:
-    """Whether a convolution has windows of one element, no stride, no padding and one group."""
+    """Whether each dimension of a convolution's windows is one or the input's, with no stride, padding or groups."""
+    x = bsym.args[0] if bsym.args else bsym.kwargs.get("a", bsym.kwargs.get("input"))
     weight = bsym.args[1] if len(bsym.args) > 1 else bsym.kwargs.get("weight")
-    if type(weight) is not TensorProxy or any(size != 1 for size in weight._shape[2:]):
+    if type(x) is not TensorProxy or type(weight) is not TensorProxy:
+        return False
+    windows = weight._shape[2:]
+    space = x._shape[len(x._shape) - len(windows) :]
+    if any(window not in (1, size) for window, size in zip(windows, space)):
         return False
     prim = bsym.sym.id is PrimIDs.CONVOLUTION or bsym.sym.name == "convolution"
     names = _PRIM_NAMES if prim else _NAMES
     values = _DEFAULTS | dict(zip(names, bsym.args[3:])) | {n: bsym.kwargs[n] for n in names if n in bsym.kwargs}
     return (
         _all(values["stride"], 1)
-        and _all(values["padding"], 0)
+        and (_all(values["dilation"], 1) or all(window == 1 for window in windows))
+        and (_all(values["padding"], 0) or (_same(values["padding"]) and all(window == 1 for window in windows)))
         and values["groups"] == 1
         and not values.get("transposed", False)
         and _all(values.get("output_padding", 0), 0)
@@ -45,5 +55,9 @@ def follows_input(spec: Contraction) -> bool:
 
 def _all(value: object, wanted: int) -> bool:
     items = value if isinstance(value, (tuple, list)) else (value,)
-    # "valid" is no padding; "same" of a window of one element is none either.
-    return all(item == wanted or (wanted == 0 and item in ("valid", "same")) for item in items)
+    return all(item == wanted or (wanted == 0 and item == "valid") for item in items)
+
+
+def _same(padding: object) -> bool:
+    # Of a window of one element that is none.
+    return padding == "same"

@@ -12,7 +12,7 @@ from thunder.core.symbol import BoundSymbol
 
 from thunder_gemm_ex.graph import Graph, Matmul, is_backward, shapes
 from thunder_gemm_ex.rules.convolutions import is_contraction
-from thunder_gemm_ex.spec import one_by_one, plain
+from thunder_gemm_ex.spec import convolution, plain
 
 # Torch's executor has claimed most operations before a fusion pass runs, fusers keep Thunder's own symbols: match both.
 _OPS = {
@@ -105,7 +105,7 @@ def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul | None:
     a, b, *rest = _tensors(bsym)
     bias = rest[0] if rest else None
     sizes = shapes([a, b] if bias is None else [a, b, bias])
-    spec = one_by_one(sizes) if op == "convolution" else plain(sizes, transposed_b=op == "linear")
+    spec = convolution(sizes) if op == "convolution" else plain(sizes, transposed_b=op == "linear")
     if spec.shape(spec.out) != tuple(bsym.output.shape):
         return None
     return Matmul(position, bsym, op, spec, a, b, bsym.output, bias)

@@ -12,6 +12,7 @@ from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Cast, Graph, Matmul, View
 from thunder_gemm_ex.rules.layout import Layout, cost_with, layout_of
+from thunder_gemm_ex.rules.saved import saves_more
 from thunder_gemm_ex.spec import Contraction, Cost, fold_operand
 
 
@@ -66,6 +67,8 @@ def _prefixes(graph: Graph, matmul: Matmul, tensor: str) -> tuple[list[_Prefix],
         folded = fold_operand(spec, tensor, kind.steps)
         if folded is None:
             return found, f"{kind.name} above {tensor} stays: it cannot be stated in labels"
+        if saves_more(graph, kind):
+            return found, f"{kind.name} above {tensor} stays: without its copy more would be saved for the backward"
         spec, source, views = folded, kind.source, (*views, kind)
         found.append(_Prefix(spec, source, views, _cost(graph, matmul, tensor, spec, source), cast))
     return found, ""

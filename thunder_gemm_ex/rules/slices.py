@@ -19,13 +19,14 @@ def keep_slices(graph: Graph, fuel) -> None:
     if not graph.fusers:
         return
     for position, bsym in enumerate(graph.bsyms):
-        if bsym is None or position in graph.matmuls or not _is_slice(bsym) or not graph.fused(position):
+        if bsym is None or position in graph.matmuls or not is_slice(bsym) or not graph.fused(position):
             continue
         if bsym.sym.id in torch_executor.implmap and _only_matmuls_read(graph, bsym) and fuel():
             graph.views_of_torch.add(position)
 
 
-def _is_slice(bsym: BoundSymbol) -> bool:
+def is_slice(bsym: BoundSymbol) -> bool:
+    """Whether an operation takes parts of one tensor, each a view of it."""
     inside = {s.sym.id for s in _prims(bsym)}
     return PrimIDs.SLICE in inside and inside <= _INSIDE
 

@@ -5,9 +5,11 @@ The product is then rounded once, with the terms, where separate operations roun
 
 from __future__ import annotations
 
+from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale
+from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, fold_operand
 from thunder_gemm_ex.spec.contraction import Dims
 
@@ -47,6 +49,14 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
             return False
     elif atoms not in (set(spec.m), set(spec.n)):
         matmul.kept["result"] = "add below stays: what is added is neither as large as the result nor one row or column"
+        return False
+    if _shows_order(graph, matmul, add):
+        matmul.kept["result"] = "add below stays: the program returns it with the strides of what is added"
+        return False
+    if _kept_waiting(graph, matmul, add) > _bytes(matmul.out):
+        matmul.kept["result"] = (
+            "add below stays: operands would wait for its other term, and are larger than the result"
+        )
         return False
     if not fuel():
         return False
@@ -91,6 +101,34 @@ def _least_atoms(graph: Graph, spec: Contraction, other: TensorProxy) -> set[int
             break
         spec, other = folded, view.source
     return set(atoms_of(spec.bias))
+
+
+def _shows_order(graph: Graph, matmul: Matmul, add: Add) -> bool:
+    """Whether the program returns a sum that may lie in memory as the added tensor does: its first operand decides."""
+    first = graph.bsyms[add.position].args[0]
+    if matmul.backward or not isinstance(first, TensorProxy) or first.name != add.other.name:
+        return False
+    # Fewer than two dimensions have no order, and a matmul's result has that of its dimensions.
+    ordered = sum(size != 1 for size in add.other.shape) > 1 and graph.makers.get(first.name) not in graph.matmuls
+    return ordered and strides_reach_output(graph, add.out)
+
+
+def _kept_waiting(graph: Graph, matmul: Matmul, add: Add) -> int:
+    """Bytes that would stay until the addition for `matmul` alone, if what is added to its result is made after it."""
+    if graph.makers.get(add.other.name, -1) < matmul.position:
+        return 0
+    return sum(_bytes(p) for p in {p.name: p for p in matmul.reads()}.values() if _done_before(graph, p, add.position))
+
+
+def _done_before(graph: Graph, proxy: TensorProxy, position: int) -> bool:
+    """Whether a tensor that the program made, not one that it was given, is needed nowhere from `position` on."""
+    maker = graph.bsyms[graph.makers[proxy.name]] if proxy.name in graph.makers else None
+    given = maker is None or maker.sym.id is PrimIDs.UNPACK_TRIVIAL
+    return not given and proxy.name not in graph.returned and max(graph.live_users(proxy.name), default=-1) < position
+
+
+def _bytes(proxy: TensorProxy) -> int:
+    return proxy.numel * proxy.dtype.bytes
 
 
 def movable(graph: Graph, matmul: Matmul) -> bool:

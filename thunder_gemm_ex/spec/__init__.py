@@ -1,6 +1,6 @@
 """The contraction spec: parse, print, compose with views, differentiate, cost. Knows neither torch nor thunder."""
 
-from thunder_gemm_ex.spec.contraction import Contraction, SpecError, atoms_of, one_by_one, plain
+from thunder_gemm_ex.spec.contraction import Contraction, SpecError, atoms_of, convolution, plain
 from thunder_gemm_ex.spec.cost import Cost, cost
 from thunder_gemm_ex.spec.masks import MASK_BITS, mask_shape
 from thunder_gemm_ex.spec.notation import Pattern, parse, print_spec
@@ -18,11 +18,11 @@ __all__ = [
     "Step",
     "atoms_of",
     "coalesce",
+    "convolution",
     "cost",
     "fold_operand",
     "fold_result",
     "mask_shape",
-    "one_by_one",
     "parse",
     "plain",
     "print_spec",

@@ -166,15 +166,20 @@ def plain(shapes: Sequence[Sequence[int]], *, transposed_b: bool = False) -> Con
     return Contraction(a, b, out, names.sizes, bias)
 
 
-def one_by_one(shapes: Sequence[Sequence[int]]) -> Contraction:
-    """A convolution whose windows are one element: x [b, c, ...] or [c, ...], weight [o, c, 1, ...], perhaps bias [o]."""
+def convolution(shapes: Sequence[Sequence[int]]) -> Contraction:
+    """A convolution with x [b, c, ...] or [c, ...], weight [o, c, ...], perhaps bias [o], that is a contraction.
+
+    Each dimension of its windows is 1, for every element of the input, or the whole input's, which is summed.
+    """
     names = _Fresh()
     x, weight = shapes[0], shapes[1]
     lead = tuple(names.dim(s) for s in x[: len(x) - len(weight) + 1])
     c, o = names.dim(weight[1]), names.dim(weight[0])
     space = tuple(names.dim(s) for s in x[len(lead) + 1 :])
-    b = (o, c, *(() for _ in weight[2:]))
-    return Contraction((*lead, c, *space), b, (*lead, o, *space), names.sizes, (o,) if len(shapes) == 3 else None)
+    windows = tuple(() if window == 1 else dim for window, dim in zip(weight[2:], space))
+    left = tuple(dim if window == 1 else () for window, dim in zip(weight[2:], space))
+    bias = (o,) if len(shapes) == 3 else None
+    return Contraction((*lead, c, *space), (o, c, *windows), (*lead, o, *left), names.sizes, bias)
 
 
 class _Fresh:

@@ -1,0 +1,115 @@
+"""Many random programs compiled as one and traced without Thunder's bytecode interpreter: a few hundredths of a second each.
+
+Most of the time of compiling a small program goes into interpreting bytecode and none of that is what is tested here.
+So a bundle is a function that the executor looks aside, and what stands behind it calls, on the proxies themselves, what
+the interpreter would have found: the front door's entries, else Thunder's symbols. All that follows is as always.
+"""
+
+import ast
+import functools
+import inspect
+import itertools
+import sys
+import types
+
+import optree
+import thunder
+import torch
+from thunder.core import pytree
+from thunder.core.symbol import Symbol
+from thunder.torch import _torch_to_thunder_function_map
+from thunder.torch.langctx import _method_name_to_fn_map
+
+import thunder_gemm_ex as gx
+from tests.checks import flat
+from tests.random_programs.comparing import equal, equal_gradients, gradients, made, run
+from tests.random_programs.programs import defined
+from thunder_gemm_ex.front_door.entries import entered
+
+
+def check(programs, seed):
+    """Compile the programs as one and compare each with eager."""
+    arguments = [made(inputs, seed) for _, inputs in programs]
+    args = list(itertools.chain(*arguments))
+    outs = compiled([source for source, _ in programs], [len(x) for x in arguments])(*args)
+    grads = iter(gradients(flat(outs), args))
+    for (source, inputs), ours, our_outs in zip(programs, arguments, outs):
+        eager, eager_outs = run(defined(source), inputs, seed)
+        equal(flat(our_outs), eager_outs, ours, eager)
+        expected = gradients(eager_outs, eager)
+        equal_gradients(list(itertools.islice(grads, len(expected))), expected)
+
+
+def compiled(sources, counts):
+    """One compiled function of the inputs of all programs, one after another; `counts` says how many each has."""
+    functions = [on_proxies(source) for source in sources]
+
+    def bundle(*args):
+        raise AssertionError("a bundle is looked aside, never run")
+
+    def on_all(*args):
+        rest = iter(args)
+        return tuple(f(*itertools.islice(rest, n)) for f, n in zip(functions, counts))
+
+    executor = thunder.extend.OperatorExecutor("bundle")
+    executor._lookasides[bundle] = on_all
+    return thunder.jit(lambda *args: bundle(*args), executors=[gx.gemm_ex, executor, thunder.pytorch_executor])
+
+
+def on_proxies(source):
+    """The function that a program's source defines, for proxies."""
+    tree = ast.fix_missing_locations(_Methods().visit(ast.parse(source)))
+    scope = {"torch": _Traced(torch), "_method": _method}
+    exec(compile(tree, "<program>", "exec"), scope)
+    return scope["program"]
+
+
+class _Methods(ast.NodeTransformer):
+    """Rewrites `t3.permute(...)` as `_method(t3, "permute", ...)`."""
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if not isinstance(owner, ast.Name) or owner.id == "torch":
+            return node
+        args = [owner, ast.Constant(node.func.attr), *node.args]
+        return ast.Call(ast.Name("_method", ast.Load()), args, node.keywords)
+
+
+def _method(x, name, *args, **kwargs):
+    symbol = entered.get(getattr(torch.Tensor, name)) or _method_name_to_fn_map[name]
+    return symbol(x, *args, **kwargs)
+
+
+class _Traced:
+    """A module of torch as a traced program sees it."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        found = getattr(self._module, name)
+        if isinstance(found, types.ModuleType):
+            return _Traced(found)
+        return entered.get(found) or _torch_to_thunder_function_map.get(found, found)
+
+
+def leave_out_checks():
+    """Let this process skip what Thunder checks of every tree and signature it meets: a third of its compile time."""
+
+    def flatten(tree, namespace=pytree.OPTREE_NAMESPACE):
+        return optree.tree_flatten(tree, none_is_leaf=True, namespace=namespace)
+
+    checked = {pytree.tree_flatten, pytree.tree_flatten_with_dataclass}
+    for module in [m for name, m in sys.modules.items() if name.partition(".")[0] == "thunder"]:
+        for name in ("tree_flatten", "tree_flatten_with_dataclass"):
+            if getattr(module, name, None) in checked:
+                setattr(module, name, flatten)
+    signature = functools.lru_cache(None)(inspect.signature)
+
+    def normalize(self, *args, **kwargs):
+        bound = signature(self.meta).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
+    Symbol.normalize = normalize
