@@ -155,3 +155,15 @@ def test_on_cpu_a_batch_invariant_call_is_refused():
 def test_nothing_to_sum_keeps_every_promise():
     out = choose.run_gemm(torch.ones(2, 0), torch.ones(4, 0), "m k, n k -> m n", numerics="batch_invariant")
     assert torch.equal(out, torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize(("mode", "decision"), [("torch", "given back"), ("strict", "claimed")])
+def test_a_fuser_that_computes_matmuls_makes_no_promise(mode, decision):
+    """In a region of torchcompile a product would be rounded as torch's flags say."""
+    fuser = thunder.get_executor("torchcompile")
+    jfn = thunder.jit(
+        lambda x, w: torch.sin(x @ w), executors=[gx.gemm_ex, fuser, thunder.pytorch_executor], gemm_numerics=mode
+    )
+    thunder.compile_data(jfn).get_computation_and_inputs(torch.randn(4, 5), torch.randn(5, 6))
+    (row,) = gx.explain(jfn).rows
+    assert row.decision == decision

@@ -129,3 +129,28 @@ def test_the_report_says_what_ran(everywhere, monkeypatch):
     (run,) = gx.explain(jfn).rows[0].runs
     assert (run.engine, run.reason) == ("aten", "of no reason")
     assert "not cublaslt: of no reason" in str(gx.explain(jfn))
+
+
+BEFORE = {
+    "linear": lambda x, w, b: F.linear(x, w, b),
+    "no bias": lambda x, w, b: F.linear(x, w),
+    "residual": lambda x, w, b: F.linear(x, w) + x.repeat(1, 1, 2),
+    "scaled": lambda x, w, b: F.linear(x, w, b) * 0.5,
+    "turned": lambda x, w, b: F.linear(x.transpose(0, 1), w, b),
+}
+AFTER = {
+    "next layer": lambda y, w: F.linear(y, w.t()),
+    "heads": lambda y, w: torch.einsum("sbhd,sbtd->bhst", y.unflatten(-1, (4, -1)), y.unflatten(-1, (4, -1))),
+    "returned": lambda y, w: y,
+    "pooled": lambda y, w: F.linear(y.mean(1), w.t()),
+}
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_every_neighbourhood_trains_as_eager(everywhere, kind, before, after):
+    """Whatever is taken and whatever is not. The gradient of a transposed input is a transposed one, in eager too."""
+    program = lambda x, w, b: AFTER[after](ACTIVATIONS[kind](BEFORE[before](x, w, b)), w)  # noqa: E731
+    assert_as_eager(program, *inputs((3, 5, 16), (32, 16), (32,)), leaf_strides=before != "turned")
+    assert everywhere.calls() > 0

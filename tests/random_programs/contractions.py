@@ -133,8 +133,9 @@ def _sum(p, x, shape):
     return p.line(f"{x}.sum({d}, keepdim={keep})"), (*shape[:d], *([1] if keep else []), *shape[d + 1 :])
 
 
-def _relu(p, x, shape):
-    return p.line(f"torch.tanh({x})"), shape
+def _activation(p, x, shape):
+    forms = ["tanh({})", "relu({})", "nn.functional.gelu({}, approximate='tanh')"]
+    return p.line(f"torch.{p.draw(st.sampled_from(forms))}".format(x)), shape
 
 
 def _contiguous(p, x, shape):
@@ -149,6 +150,6 @@ _BELOW = {
     "scale": _scale,
     "add": _add,
     "sum": _sum,
-    "tanh": _relu,
+    "activation": _activation,
     "contiguous": _contiguous,
 }

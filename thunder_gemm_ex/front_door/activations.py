@@ -12,10 +12,11 @@ import math
 import thunder.torch as ltorch
 import torch
 from thunder.core import dtypes
+from thunder.core.compile_data import get_compile_data
 from thunder.core.prims import get_grad, put_grad
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import Symbol
-from thunder.extend import FusionExecutor
+from thunder.extend import FusionExecutor, OperatorExecutor, get_always_executors
 
 from thunder_gemm_ex.graph import SLOPES, is_tanh_gelu
 
@@ -75,8 +76,16 @@ def _gelu_rule(a: TensorProxy, *, approximate: str = "none") -> TensorProxy:
 
 
 def _is_plain_relu(a: object, inplace: bool = False) -> bool:
-    return type(a) is TensorProxy and not inplace and dtypes.is_float_dtype(a.dtype)
+    return not inplace and _is_ours(ltorch.relu, a)
 
 
 def _is_float_gelu(a: object, *, approximate: str = "none") -> bool:
-    return type(a) is TensorProxy and is_tanh_gelu(approximate) and dtypes.is_float_dtype(a.dtype)
+    return is_tanh_gelu(approximate) and _is_ours(ltorch.gelu, a)
+
+
+def _is_ours(activation: Symbol, a: object) -> bool:
+    """Whether nobody but torch's own executor would carry the activation out: others keep what they claim."""
+    data = get_compile_data()
+    others = () if data is None else [ex for ex in data.executors_list if ex not in get_always_executors()]
+    theirs = any(isinstance(ex, OperatorExecutor) and activation.id in ex.implmap for ex in others)
+    return type(a) is TensorProxy and dtypes.is_float_dtype(a.dtype) and not theirs
