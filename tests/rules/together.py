@@ -26,9 +26,10 @@ class Line:
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a line: the symbols of its part of the traces, the views beside its gemms, the report's rows."""
+    """What became of a line: its symbols in the traces and how they print, the views beside gemms, the report's rows."""
 
     names: list[str]
+    lines: list[str]
     beside: list[str]
     rows: list
 
@@ -56,8 +57,9 @@ def outcomes(lines, *, grad, **options):
         beside = [x for g, p, b in mine if b.sym.name == "gemm" for x in _beside(g, b)]
         # A line of the function is a line of the source behind its head.
         here = [row for row in rows if row.where.endswith(f"{_FILE}:{number + 2}")]
-        names = [b.sym.name for _, _, b in mine if b.sym.name != "python_del"]
-        found[key] = Outcome(names, beside, here)
+        kept = [b for _, _, b in mine if b.sym.name != "python_del"]
+        printed = [b.python(0, print_depth=1)[-1].strip() for b in kept]
+        found[key] = Outcome([b.sym.name for b in kept], printed, beside, here)
     return found
 
 

@@ -41,16 +41,17 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
     if matmul.bias is not None or isinstance(matmul.alpha, TensorProxy) or not movable(graph, matmul):
         return False
     spec = matmul.spec.with_bias(_dims(matmul.spec.out, add.other))
-    atoms = _least_atoms(graph, spec, add.other)
-    if atoms == set(atoms_of(spec.out)):
+    least = _without_views(graph, spec, add.other)
+    atoms = set(atoms_of(least.bias))
+    if atoms == set(atoms_of(least.out)):
         accumulated = _accumulated(graph, add)
         if any(graph.fused_with_others(p, along=accumulated) for p in accumulated | {add.position}):
             matmul.kept["result"] = "add below stays: a fuser takes it into a region with its neighbours"
             return False
-    elif atoms not in (set(spec.m), set(spec.n)):
+    elif atoms not in (set(least.m), set(least.n)):
         matmul.kept["result"] = "add below stays: what is added is neither as large as the result nor one row or column"
         return False
-    if _shows_order(graph, matmul, add):
+    if _decides_order(graph, least, add) and not matmul.backward and strides_reach_output(graph, add.out):
         matmul.kept["result"] = "add below stays: the program returns it with the strides of what is added"
         return False
     if _kept_waiting(graph, matmul, add) > _bytes(matmul.out):
@@ -93,24 +94,24 @@ def _only_here(graph: Graph, proxy: TensorProxy) -> bool:
     return product and len(graph.live_users(proxy.name)) == 1 and proxy.name not in graph.returned
 
 
-def _least_atoms(graph: Graph, spec: Contraction, other: TensorProxy) -> set[int]:
-    """The labels that the added tensor has without the views that broadcast it."""
+def _without_views(graph: Graph, spec: Contraction, other: TensorProxy) -> Contraction:
+    """The spec with the added tensor as it is without the views that broadcast it."""
     while (view := graph.view_making(other)) is not None:
         folded = fold_operand(spec, "bias", view.steps)
         if folded is None:
             break
         spec, other = folded, view.source
-    return set(atoms_of(spec.bias))
+    return spec
 
 
-def _shows_order(graph: Graph, matmul: Matmul, add: Add) -> bool:
-    """Whether the program returns a sum that may lie in memory as the added tensor does: its first operand decides."""
+def _decides_order(graph: Graph, spec: Contraction, add: Add) -> bool:
+    """Whether a sum may lie in memory as the added tensor does: where that comes first, and its dimensions have an order."""
     first = graph.bsyms[add.position].args[0]
-    if matmul.backward or not isinstance(first, TensorProxy) or first.name != add.other.name:
+    if not isinstance(first, TensorProxy) or first.name != add.other.name:
         return False
-    # Fewer than two dimensions have no order, and a matmul's result has that of its dimensions.
-    ordered = sum(size != 1 for size in add.other.shape) > 1 and graph.makers.get(first.name) not in graph.matmuls
-    return ordered and strides_reach_output(graph, add.out)
+    # What another matmul makes has the order of its dimensions, as this one's result has.
+    atoms = set(atoms_of(spec.bias))
+    return sum(bool(atoms & set(dim)) for dim in spec.out) > 1 and graph.makers.get(first.name) not in graph.matmuls
 
 
 def _kept_waiting(graph: Graph, matmul: Matmul, add: Add) -> int:
