@@ -6,7 +6,7 @@ All four are counts: they do not vary from run to run, so that two executors are
 import contextlib
 import gc
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -16,8 +16,7 @@ from tests.programs.traces import final_traces
 from thunder_gemm_ex.cli._traces import BOOKKEEPING
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Of one forward and backward. `peak` and `saved` in bytes."""
 
     operations: int

@@ -35,6 +35,7 @@ _UNSTATED = {
     name: name for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "inner", "einsum")
 }
 _UNSTATED |= {"spmm": "mm", "tensordot": "tensordot", "multi_dot": "multi_dot", "bilinear": "bilinear"}
+_UNSTATED["multi_head_attention_forward"] = "multi_head_attention_forward"
 
 
 @dataclasses.dataclass(frozen=True)

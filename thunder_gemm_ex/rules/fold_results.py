@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale, Sum, View
 from thunder_gemm_ex.rules.convolutions import follows_input
-from thunder_gemm_ex.rules.layout import cost_of, packed, strides_reach_output, viewed
+from thunder_gemm_ex.rules.layout import cost_of, leaves_strided, packed, strides_reach_output, viewed
 from thunder_gemm_ex.rules.sums import take_sum
 from thunder_gemm_ex.rules.terms import take_factor, take_term
 from thunder_gemm_ex.spec import Permute, fold_result
@@ -45,7 +45,7 @@ def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     accumulated = layout.strides != packed(layout.shape).strides and _is_gradient(graph, view)
     before = cost_of(graph, matmul.spec, matmul.a, matmul.b, copies=layout.copies + accumulated)
     after = cost_of(graph, spec, matmul.a, matmul.b)
-    if after > before:
+    if after > before and not (matmul.backward and leaves_strided(graph, view, layout)):
         matmul.kept["result"] = f"{view.name} below stays: folded, it would cost {after} for {before}"
         return False
     if not fuel():

@@ -130,6 +130,23 @@ def _makes_fresh_strides(graph: Graph, position: int) -> bool:
     return view is not None and layout_of(graph, view.out).copies > layout_of(graph, view.source).copies
 
 
+def leaves_strided(graph: Graph, view: View, layout: Layout) -> bool:
+    """Whether `view`, of this layout, becomes through views alone a gradient that the backward returns with odd strides.
+
+    Autograd copies such a gradient into its leaf's strides, whatever the GEMM would have cost that writes it so.
+    """
+    while True:
+        users = graph.live_users(view.out.name)
+        if layout.copies or len(users) != 1 or view.out.name in graph.returned:
+            return False
+        if graph.bsyms[users[0]].sym.id is PrimIDs.RETURN:
+            return layout.strides != packed(layout.shape).strides
+        view = graph.view_at(users[0])
+        if view is None:
+            return False
+        layout = viewed(layout, view)
+
+
 def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:
     """The cost of a contraction on these operands, copies that the views above them make included."""
     return cost_with(spec, layout_of(graph, a), layout_of(graph, b), copies=copies)
