@@ -109,6 +109,20 @@ def test_complex_products():
     torch.testing.assert_close(jit(torch.matmul)(a.conj(), b), a.conj() @ b)
 
 
+@pytest.mark.parametrize(
+    ("f", "shapes"),
+    [
+        (lambda c, x, w: torch.addmm(c.repeat_interleave(2, dim=0), x.expand(8, 1)[1:-1], w), [(3, 1), (1, 1), (1, 1)]),
+        (lambda c, x, w: torch.baddbmm(c.repeat_interleave(2, dim=2), x, w), [(2, 3, 2), (2, 3, 1), (2, 1, 4)]),
+    ],
+    ids=["rows", "columns"],
+)
+def test_a_bias_that_has_part_of_a_dimension_alone(f, shapes):
+    """Repeated, it lacks the inner label of a dimension that a, or b, has as one."""
+    jfn = assert_as_eager(f, *(torch.randn(s) for s in shapes))
+    assert decisions(jfn) == ["multiply"]
+
+
 # Does not -------------------------------------------------------------------------------------------------------------
 
 

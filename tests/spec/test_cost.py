@@ -3,8 +3,11 @@
 import itertools
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from thunder_gemm_ex.spec import Cost, cost, parse
+from tests.spec.test_notation import contractions
+from thunder_gemm_ex.spec import Cost, coalesce, cost, parse
 from thunder_gemm_ex.spec.cost import contiguous, merge
 
 
@@ -50,3 +53,41 @@ def test_batch_labels_merge_exactly_where_their_strides_meet(order):
     strides = [contiguous(spec, dims) for dims in (spec.a, spec.b, spec.out)]
     groups = merge(spec, spec.batch, strides)
     assert len(groups) == (1 if "b h" in text else 2)
+
+
+# The rule in the report ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        (Cost(0, 0, 1, 0, 0), "1 call(s)"),
+        (Cost(0, 0, 1, 0, 1), "1 call(s), batched"),
+        (Cost(1, 2, 6, 3, 1), "6 call(s), 1 summed label(s) apart, 2 dimension(s) cut small, 3 cop(ies), batched"),
+    ],
+)
+def test_a_cost_prints_what_it_counts_and_nothing_else(cost, said):
+    assert str(cost) == said
+
+
+@given(contractions())
+@settings(max_examples=200, deadline=None)
+def test_a_cost_counts_at_least_one_call_and_never_less_than_nothing(spec):
+    found = cost(spec)
+    assert found.calls >= 1
+    assert min(found.split_k, found.small, found.copies, found.batches) >= 0
+    assert found.calls <= spec.extent(spec.batch + spec.m + spec.n)
+
+
+@given(contractions())
+@settings(max_examples=200, deadline=None)
+def test_a_label_split_where_nothing_separates_its_parts_costs_nothing(spec):
+    assert cost(coalesce(spec)) == cost(spec)
+
+
+@given(contractions(), st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_copies_above_an_operand_are_added_to_its_own(spec, more):
+    plain, with_more = cost(spec), cost(spec, copies=more)
+    assert with_more.copies == plain.copies + more
+    assert with_more > plain
