@@ -91,3 +91,14 @@ def test_a_spec_that_labels_a_bias_is_never_computed_without_one(text, monkeypat
     assert not choose._direct_calls
     assert not choose.checked_calls
     assert choose.site(text, Terms(bias=True)).terms.bias
+
+
+@pytest.mark.usefixtures("fresh")
+def test_sizes_that_the_bias_alone_tells_are_part_of_the_signature():
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    for split in ((2, 3), (3, 2)):
+        bias = torch.randn(*split, 5)
+        out = choose.run_gemm(a, b, "(a b) k, k n, a b n -> a b n", bias)
+        torch.testing.assert_close(out, (a @ b).reshape(*split, 5) + bias)
+    runs = choose.runs_of("(a b) k, k n, a b n -> a b n", (6, 4), (4, 5), scaled=False, scaled_bias=False)
+    assert len(runs) == 2

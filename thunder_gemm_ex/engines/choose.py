@@ -62,7 +62,7 @@ class Site:
         direct = self.direct
         if direct is not None and not a.is_cuda and not _forced:
             return direct.run(a, b, bias)
-        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype)
+        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype, None if bias is None else bias.shape)
         decision = self.decisions.get(key)
         if decision is None:
             decision = self._decide(key, a, b, bias)
@@ -72,7 +72,7 @@ class Site:
         """What a call with these operands would do; for reports."""
         if self.direct is not None and not a.is_cuda and not _forced:
             return self.direct
-        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype)
+        key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype, None if bias is None else bias.shape)
         return self.decisions.get(key) or self._decide(key, a, b, bias)
 
     def _decide(self, key: tuple, a, b, bias) -> Decision:
@@ -268,7 +268,7 @@ def _runs(found: Site, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Run]:
     for key, decision in fitting:
         calls, copies = decision.calls, decision.copies
         if decision.engine == "aten":
-            calls, copies = aten.account(found.pattern.bind(a, b), found.terms, key[1], key[3])
+            calls, copies = aten.account(found.pattern.bind(a, b, key[6]), found.terms, key[1], key[3])
         yield Run(decision, calls, copies, key[1], key[3])
 
 
