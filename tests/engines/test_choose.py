@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from thunder_gemm_ex.engines import choose
+from thunder_gemm_ex.engines import choose, sites, told
 from thunder_gemm_ex.engines.aten import Terms
 from thunder_gemm_ex.spec import SpecError
 
@@ -35,7 +35,7 @@ def test_one_decision_a_signature():
 
 @pytest.mark.usefixtures("fresh")
 def test_the_number_of_signatures_is_bounded(monkeypatch):
-    monkeypatch.setattr(choose, "MAX_SIGNATURES", 4)
+    monkeypatch.setattr(sites, "MAX_SIGNATURES", 4)
     text = "a b m, a b n -> n m"
     for m in range(2, 12):
         a, b = torch.randn(2, 3, m), torch.randn(2, 3, 5)
@@ -100,5 +100,5 @@ def test_sizes_that_the_bias_alone_tells_are_part_of_the_signature():
         bias = torch.randn(*split, 5)
         out = choose.run_gemm(a, b, "(a b) k, k n, a b n -> a b n", bias)
         torch.testing.assert_close(out, (a @ b).reshape(*split, 5) + bias)
-    runs = choose.runs_of("(a b) k, k n, a b n -> a b n", (6, 4), (4, 5), scaled=False, scaled_bias=False)
+    runs = told.runs_of("(a b) k, k n, a b n -> a b n", (6, 4), (4, 5), scaled=False, scaled_bias=False)
     assert len(runs) == 2

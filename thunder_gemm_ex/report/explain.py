@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from thunder_gemm_ex.engines import choose
+from thunder_gemm_ex.engines import told
 from thunder_gemm_ex.report.places import in_users_file
 from thunder_gemm_ex.report.program import Program
 from thunder_gemm_ex.report.record import Call, Record, records
@@ -84,7 +84,7 @@ def _rows(index: int, part: Part, rec: Record) -> list[Row]:
 def _runs(row: Row, call: Call | None) -> tuple[Run, ...]:
     if call is None:
         return ()
-    found = choose.runs_of(row.spec, call.a, call.b, **call.terms)
+    found = told.runs_of(row.spec, call.a, call.b, **call.terms)
     return tuple(
         Run(
             run.decision.engine,

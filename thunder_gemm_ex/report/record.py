@@ -14,7 +14,7 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.trace import TraceCtx
 
 from thunder_gemm_ex.engines import cublaslt
-from thunder_gemm_ex.engines.choose import SCALED
+from thunder_gemm_ex.engines.told import SCALED
 from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.report.places import places
 from thunder_gemm_ex.report.rows import Row
