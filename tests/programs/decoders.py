@@ -1,10 +1,9 @@
-"""Decoders as their own projects write them, small: nanoGPT's stack, litgpt's Llama block, its LoRA attention, grouped queries."""
+"""Decoders as their own projects write them: nanoGPT's stack, litgpt's Llama block and LoRA attention, grouped queries."""
 
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
-
 
 
 class Size(NamedTuple):
@@ -116,7 +115,9 @@ class LlamaBlock(torch.nn.Module):
         self.proj = torch.nn.Linear(size.heads * size.head, size.d, bias=False)
         self.fc_1, self.fc_2 = (torch.nn.Linear(size.d, 3 * size.d, bias=False) for _ in range(2))
         self.down = torch.nn.Linear(3 * size.d, size.d, bias=False)
-        angle = torch.outer(torch.arange(size.seq).float(), 10000.0 ** (-torch.arange(0, size.head, 2) / size.head)).repeat(1, 2)
+        angle = torch.outer(
+            torch.arange(size.seq).float(), 10000.0 ** (-torch.arange(0, size.head, 2) / size.head)
+        ).repeat(1, 2)
         self.register_buffer("cos", angle.cos())
         self.register_buffer("sin", angle.sin())
 
@@ -149,7 +150,9 @@ class LoRAQKV(torch.nn.Module):
         self.lora_a = torch.nn.Parameter(torch.randn(2 * r, size.d) / 8)
         self.lora_b = torch.nn.Parameter(torch.randn(2 * size.d, r) / 8)
         # Which columns of the output the adapters have: those of q and of v.
-        self.register_buffer("columns", torch.cat((torch.arange(size.d), torch.arange(2 * size.d, 3 * size.d))), persistent=False)
+        self.register_buffer(
+            "columns", torch.cat((torch.arange(size.d), torch.arange(2 * size.d, 3 * size.d))), persistent=False
+        )
 
     def zero_pad(self, x):
         """[b, s, 2 d] -> [b, s, 3 d] with zeros for k."""
@@ -185,15 +188,17 @@ class GroupedQueries(torch.nn.Module):
     def __init__(self, size: Size):
         super().__init__()
         self.size = size
-        self.q, self.o = torch.nn.Linear(size.d, size.heads * size.head), torch.nn.Linear(size.heads * size.head, size.d)
+        self.q, self.o = (
+            torch.nn.Linear(size.d, size.heads * size.head),
+            torch.nn.Linear(size.heads * size.head, size.d),
+        )
         self.k, self.v = (torch.nn.Linear(size.d, size.groups * size.head) for _ in range(2))
 
     def forward(self, x):
         """x: [b, s, d] -> [b, s, d]."""
         b, s, _ = x.size()
-        q = self.q(x).view(b, s, self.size.heads, self.size.head).transpose(1, 2)
-        k, v = (p(x).view(b, s, self.size.groups, self.size.head).transpose(1, 2) for p in (self.k, self.v))
-        k, v = (
-            t[:, :, None].expand(b, self.size.groups, self.size.heads // self.size.groups, s, self.size.head).reshape(b, self.size.heads, s, self.size.head) for t in (k, v)
-        )
-        return self.o(attend(q, k, v).transpose(1, 2).reshape(b, s, self.size.heads * self.size.head))
+        h, g, d = self.size.heads, self.size.groups, self.size.head
+        q = self.q(x).view(b, s, h, d).transpose(1, 2)
+        k, v = (p(x).view(b, s, g, d).transpose(1, 2) for p in (self.k, self.v))
+        k, v = (t[:, :, None].expand(b, g, h // g, s, d).reshape(b, h, s, d) for t in (k, v))
+        return self.o(attend(q, k, v).transpose(1, 2).reshape(b, s, h * d))

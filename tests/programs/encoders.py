@@ -30,7 +30,12 @@ class BartAttention(torch.nn.Module):
     def heads(self, x):
         """[b, s, d] -> [b * heads, s, head]."""
         b, s, _ = x.size()
-        return x.view(b, s, self.size.heads, self.size.head).transpose(1, 2).contiguous().view(b * self.size.heads, s, self.size.head)
+        return (
+            x.view(b, s, self.size.heads, self.size.head)
+            .transpose(1, 2)
+            .contiguous()
+            .view(b * self.size.heads, s, self.size.head)
+        )
 
     def forward(self, x):
         """x: [b, s, d] -> [b, s, d]."""

@@ -49,7 +49,9 @@ def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
         matmul.kept["result"] = "add below stays: what is added is neither as large as the result nor one row or column"
         return False
     if _kept_waiting(graph, matmul, add) > _bytes(matmul.out):
-        matmul.kept["result"] = "add below stays: operands would wait for its other term, and are larger than the result"
+        matmul.kept["result"] = (
+            "add below stays: operands would wait for its other term, and are larger than the result"
+        )
         return False
     if not fuel():
         return False
