@@ -161,7 +161,7 @@ def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
     spec, dtype = matmul.spec, matmul.out.dtype
     groups = _groups(spec)
     parts = [_aligned(spec, p, getattr(spec, name), groups) for name, p in matmul.operands()]
-    scaled = isinstance(matmul.alpha, TensorProxy) or matmul.alpha != 1
+    scaled = matmul.scaled
     wide = (scaled or matmul.bias is not None) and dtype in (dtypes.bfloat16, dtypes.float16)
     if wide:
         parts = [ltorch.to(p, dtypes.float32) for p in parts]

@@ -6,6 +6,7 @@ import torch
 
 import thunder_gemm_ex as gx
 from tests.checks import jit
+from tests.checks import assert_as_eager
 from tests.epilogues.programs import ACTIVATIONS, PLAIN, F, gelu, gemms, inputs, mlp, on_device, shapes
 from tests.lab import fake, final_traces, names, needs_nvfuser
 
@@ -220,3 +221,13 @@ def test_the_report_says_what_ran(numerics):
     jfn = jit(mlp(F.relu), executors=PLAIN, gemm_claim="all", gemm_numerics=numerics)
     jfn(*inputs(*shapes(), grad=False))
     assert [len(row.runs) for row in gx.explain(jfn).rows] == [1, 1]
+
+
+def test_a_sum_beside_a_product_that_a_tensor_scales_is_no_bias_gradient():
+    """Backward of an expanded operand is a sum; the product beside it is scaled by the gradient of a single number."""
+
+    def f(x, y):
+        return torch.tanh(torch.einsum("kbca,kbda->", x, y.permute(3, 1, 0, 2).expand(6, 3, 4, 1)))
+
+    x = torch.randn(6, 3, 2, 1, requires_grad=True)
+    assert_as_eager(f, x, torch.randn(1, 3, 1, 6, requires_grad=True))

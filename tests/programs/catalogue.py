@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import thunder
 import torch
+from thunder.dynamo import thunderfx
 
 import thunder_gemm_ex as gx
 from tests.programs import decoders, encoders, hugging_face
@@ -49,12 +50,11 @@ PROGRAMS = {
         _shared("neva_g23", scale=64, requires_grad=True),
         _shared("mistral_rope", seq=16, requires_grad=True),
         _tokens(decoders.NanoGPT, LARGE),
-        _hidden(decoders.LlamaBlock),
         _hidden(decoders.LlamaBlock, LARGE),
         _hidden(decoders.LoRAAttention),
         _hidden(decoders.GroupedQueries),
         _hidden(encoders.SelfAttention),
-        _hidden(encoders.encoder_layer),
+        _hidden(encoders.encoder_layer, door=thunderfx),
         _hidden(encoders.BartAttention),
         _hidden(encoders.VitAttention),
         _hidden(hugging_face.llama, LARGE),

@@ -1,4 +1,4 @@
-"""Decoders as their own projects write them, small: nanoGPT's stack, litgpt's Llama block, its LoRA attention, grouped queries."""
+"""Decoders as their own projects write them: nanoGPT's stack, litgpt's Llama block and LoRA attention, grouped queries."""
 
 from typing import NamedTuple
 
@@ -197,12 +197,8 @@ class GroupedQueries(torch.nn.Module):
     def forward(self, x):
         """x: [b, s, d] -> [b, s, d]."""
         b, s, _ = x.size()
-        q = self.q(x).view(b, s, self.size.heads, self.size.head).transpose(1, 2)
-        k, v = (p(x).view(b, s, self.size.groups, self.size.head).transpose(1, 2) for p in (self.k, self.v))
-        k, v = (
-            t[:, :, None]
-            .expand(b, self.size.groups, self.size.heads // self.size.groups, s, self.size.head)
-            .reshape(b, self.size.heads, s, self.size.head)
-            for t in (k, v)
-        )
-        return self.o(attend(q, k, v).transpose(1, 2).reshape(b, s, self.size.heads * self.size.head))
+        h, g, d = self.size.heads, self.size.groups, self.size.head
+        q = self.q(x).view(b, s, h, d).transpose(1, 2)
+        k, v = (p(x).view(b, s, g, d).transpose(1, 2) for p in (self.k, self.v))
+        k, v = (t[:, :, None].expand(b, g, h // g, s, d).reshape(b, h, s, d) for t in (k, v))
+        return self.o(attend(q, k, v).transpose(1, 2).reshape(b, s, h * d))

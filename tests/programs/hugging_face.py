@@ -7,7 +7,7 @@ from tests.programs.decoders import Size
 
 
 class Block(torch.nn.Module):
-    """A decoder layer of Llama's kind, with its rotary embedding and, if `window`, a causal mask [1, 1, s, s] of that width."""
+    """A decoder layer of Llama's kind, with its rotary embedding and a causal mask [1, 1, s, s] of width `window`."""
 
     def __init__(self, layer, rotary, size: Size, window: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a compiled program costs beside time: operations in its traces, layout copies, peak memory, what is saved for backward.
+"""What a compiled program costs beside time: operations in its traces, layout copies, peak memory, bytes saved.
 
 All four are counts: they do not vary from run to run, so that two executors are compared exactly.
 """
@@ -46,9 +46,14 @@ def run(compiled, inputs) -> list[torch.Tensor]:
 
 def forget_gradients(compiled, inputs) -> None:
     """Leave the parameters and inputs without gradients."""
-    parameters = compiled.parameters() if isinstance(compiled, torch.nn.Module) else ()
-    for leaf in (*parameters, *inputs):
+    for leaf in (*parameters_of(compiled), *inputs):
         leaf.grad = None
+
+
+def parameters_of(compiled) -> list[torch.nn.Parameter]:
+    """The parameters of a module, compiled by either door or not at all; none of a function."""
+    module = getattr(compiled, "_func", compiled)  # thunderfx keeps what Dynamo compiled there
+    return list(module.parameters()) if isinstance(module, torch.nn.Module) else []
 
 
 def copies_and_peak(compiled, inputs) -> tuple[int, int]:

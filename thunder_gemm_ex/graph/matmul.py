@@ -59,6 +59,11 @@ class Matmul:
         """Whether it belongs to the backward part of a joint trace."""
         return BoundSymbolTag.BACKWARD in self.bsym.tags
 
+    @property
+    def scaled(self) -> bool:
+        """Whether the product has a factor: a number other than 1, or a tensor."""
+        return isinstance(self.alpha, TensorProxy) or self.alpha != 1
+
     def operands(self) -> Iterator[tuple[str, TensorProxy]]:
         """(name, proxy) of a, b and, if there is one, the bias."""
         yield "a", self.a

@@ -39,7 +39,7 @@ def take_bias_gradients(graph: Graph, served: Callable[[TensorProxy], bool], fue
 def _summing(graph: Graph, found: Sum) -> Iterator[tuple[Matmul, str, Dims]]:
     """The matmuls that sum an operand over exactly what `found` sums it over, which operand, and its dimensions there."""
     for matmul in graph.matmuls.values():
-        plain = not matmul.epilogue and matmul.bias is None and matmul.alpha == 1 and not matmul.spec.batch
+        plain = not matmul.epilogue and matmul.bias is None and not matmul.scaled and not matmul.spec.batch
         if not plain or not matmul.backward or matmul.decision != "claimed":
             continue
         # Whoever reads the sum has to come after the call that then makes it.

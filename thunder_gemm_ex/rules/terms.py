@@ -17,8 +17,7 @@ from thunder_gemm_ex.spec.contraction import Dims
 def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel) -> bool:
     """Let `matmul` scale its result by the factor; a tensor as factor only where nothing else scales it."""
     if isinstance(scale.factor, TensorProxy):
-        scaled = isinstance(matmul.alpha, TensorProxy) or matmul.alpha != 1
-        if scaled or matmul.bias is not None or not movable(graph, matmul):
+        if matmul.scaled or matmul.bias is not None or not movable(graph, matmul):
             matmul.kept["result"] = f"the factor {scale.factor.name} below stays: the call has other terms already"
             return False
         if not fuel():
