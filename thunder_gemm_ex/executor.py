@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from thunder.core.compile_data import get_compile_data
+from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, TraceProvenance
 from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
-from thunder_gemm_ex import report
+from thunder_gemm_ex import gradients, report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import emit
@@ -51,6 +52,14 @@ class GemmExecutor(FusionExecutor):
     def set_fuel(self, value: int | FUEL_LEVEL) -> None:
         """Limit the number of rewrites from now on, to bisect a wrong result."""
         self._fuel = value
+
+    def can_execute_or_fuse(self, bsym: BoundSymbol) -> bool:
+        """Asked by Thunder's autograd alone: whose gradient rule this executor brings."""
+        return gradients.has_rule(bsym)
+
+    def get_grad_transform(self, sym: Symbol) -> Callable | None:
+        """The gradient rule of a symbol, or None: Thunder's."""
+        return gradients.RULES.get(sym.id)
 
     def fusion_pass(self, trace: TraceCtx) -> TraceCtx:
         """The trace with its matmuls rewritten; called by Thunder once a program, before the fusers listed behind."""

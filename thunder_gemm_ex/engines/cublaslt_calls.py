@@ -146,9 +146,11 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
             return fallback(a, b, bias, c, alpha, beta)
         out = new_output(a, shape)
         x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
+        # A bias has no factor; beta without c is a mistake that the extension refuses.
+        scale, factor = float(alpha), 0.0 if c is None else float(beta)
         if recording.active:
-            recording.note(bound, x, y, out, bias, c, float(alpha), float(beta), flags(), fallback)
-        if run(x, y, out, bias, c, float(alpha), float(beta), flags()):
+            recording.note(bound, x, y, out, bias, c, scale, factor, flags(), fallback)
+        if run(x, y, out, bias, c, scale, factor, flags()):
             return fallback(a, b, bias, c, alpha, beta)
         return out
 
