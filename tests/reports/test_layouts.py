@@ -169,10 +169,10 @@ def test_bitblas_33_transposed_twice_is_not_transposed(engine):
     torch.testing.assert_close(gx.gemm(x, w.t().contiguous(), "m k, n k -> m n"), x @ w)
 
 
-SMALL = [(3, 1, 4), (3, 2, 4), (1, 3, 4), (3, 3, 1), (1, 5, 1), (1, 1, 1), (2, 2, 2)]
+SMALL = [(3, 1, 4), (3, 2, 4), (1, 3, 4), (3, 3, 1), (1, 1, 1)]
 
 
-@pytest.mark.parametrize("small", ["k1", "vector", "small", "off"])
+@pytest.mark.parametrize("small", ["k1", "off"])
 @pytest.mark.parametrize("sizes", SMALL, ids=str)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["matrix", "batch"])
 def test_pytorch_189149_every_decomposition_of_transposed_operands(sizes, batch, small):
