@@ -6,6 +6,7 @@ every fuser in the list of executors; behind one, views and matmuls may already 
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,6 +31,20 @@ from thunder_gemm_ex.rules.give_back import give_back
 from thunder_gemm_ex.rules.multiply import mark_multiplies
 from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, read_options
+
+# Set to 1, an error of our own reaches the user instead of leaving the program to Thunder.
+RAISE = "THUNDER_GEMM_EX_RAISE"
+
+
+class Progress:
+    """Where the pass is: the name of the rule that runs, for the sentence about its failure."""
+
+    rule = "the pass"
+
+    def run(self, rule: Callable, *args):
+        """Call `rule` and remember its name."""
+        self.rule = rule.__name__
+        return rule(*args)
 
 
 class GemmExecutor(FusionExecutor):
@@ -63,32 +78,49 @@ class GemmExecutor(FusionExecutor):
 
     def fusion_pass(self, trace: TraceCtx) -> TraceCtx:
         """The trace with its matmuls rewritten; called by Thunder once a program, before the fusers listed behind."""
-        start = time.perf_counter_ns()
         options = read_options()
         before, behind = self._other_fusers()
         names = self._warn_if_behind(before)
-        graph = Graph(trace, behind)
-        declined = find_matmuls(graph)
-        self._apply_rules(graph, options)
+        at = Progress()
+        try:
+            return self._rewritten(trace, behind, options, names, at)
+        except Exception as error:
+            if os.environ.get(RAISE, "0") not in ("", "0"):
+                raise
+            report.record_failure(trace, at.rule, error)
+            warnings.warn(
+                f"gemm_ex leaves this program as Thunder made it: {at.rule} failed with {type(error).__name__}: {error} "
+                f"(set {RAISE}=1 to see where)",
+                stacklevel=2,
+            )
+            return trace
+
+    def _rewritten(
+        self, trace: TraceCtx, behind: list[FusionExecutor], options: Options, names: list[str], at: Progress
+    ) -> TraceCtx:
+        start = time.perf_counter_ns()
+        graph = at.run(Graph, trace, behind)
+        declined = at.run(find_matmuls, graph)
+        self._apply_rules(graph, options, at)
         changed = graph.views_of_torch or any(m.decision in ("claimed", "multiply") for m in graph.matmuls.values())
-        rewritten = emit(graph, gemm) if changed else trace
-        report.record(graph, declined, names)
+        rewritten = at.run(emit, graph, gemm) if changed else trace
+        at.run(report.record, graph, declined, names)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
         return rewritten
 
-    def _apply_rules(self, graph: Graph, options: Options) -> None:
+    def _apply_rules(self, graph: Graph, options: Options, at: Progress) -> None:
         # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
-        fold_results(graph, self.get_fuel)
-        fold_operands(graph, self.get_fuel)
-        while take_operand_factors(graph, self.get_fuel):
-            fold_operands(graph, self.get_fuel)
-        fold_results(graph, self.get_fuel)
+        at.run(fold_results, graph, self.get_fuel)
+        at.run(fold_operands, graph, self.get_fuel)
+        while at.run(take_operand_factors, graph, self.get_fuel):
+            at.run(fold_operands, graph, self.get_fuel)
+        at.run(fold_results, graph, self.get_fuel)
         if options.small != "off":
-            mark_multiplies(graph, self.get_fuel)
-        give_back(graph, options.claim)
-        keep_slices(graph, self.get_fuel)
+            at.run(mark_multiplies, graph, self.get_fuel)
+        at.run(give_back, graph, options.claim)
+        at.run(keep_slices, graph, self.get_fuel)
 
     def _warn_if_behind(self, before: Sequence[FusionExecutor]) -> list[str]:
         names = [str(ex.name) for ex in before]

@@ -10,6 +10,7 @@ from typing import Any
 
 from thunder.core.compile_data import _compile_data
 from thunder.core.symbol import BoundSymbol
+from thunder.core.trace import TraceCtx
 
 from thunder_gemm_ex.engines import cublaslt
 from thunder_gemm_ex.graph import Graph, Matmul
@@ -71,6 +72,15 @@ def record(graph: Graph, declined: Iterable[Declined], fusers_before: list[str])
         notes.append(f"gemm_ex is listed after {', '.join(fusers_before)} and sees only what that left: list it first.")
     rows = tuple(_row(item, places[item.position]) for item in items)
     _records.setdefault(stats, []).append(_Record(graph.trace.names, Report(rows, tuple(notes))))
+
+
+def record_failure(trace: TraceCtx, rule: str, error: Exception) -> None:
+    """Keep one row that says why the program being compiled is as Thunder made it."""
+    _, stats = _compile_data.get()
+    if stats is None:
+        return
+    row = Row("program", "", "declined", "", "", f"{rule} failed with {type(error).__name__}: {error}", "thunder")
+    _records.setdefault(stats, []).append(_Record(trace.names, Report((row,))))
 
 
 def explain(fn: Callable) -> Report:
