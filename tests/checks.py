@@ -67,14 +67,19 @@ def layout(x):
 
 
 def leaves(inputs, dtype=None):
-    """Fresh leaves with the values, strides and requires_grad of `inputs`, floating ones in another dtype if given."""
+    """Fresh leaves with the values, strides and requires_grad of `inputs`, floating ones in another dtype if given.
+
+    An expanded dimension is expanded in the copy too.
+    """
 
     def fresh(x):
         if not isinstance(x, torch.Tensor):
             return x
-        y = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x.detach())
-        y = y.to(dtype) if dtype is not None and x.is_floating_point() else y
-        return y.requires_grad_(x.requires_grad)
+        to = dtype if dtype is not None and x.is_floating_point() else x.dtype
+        stored = [1 if step == 0 else size for size, step in zip(x.shape, x.stride())]
+        y = torch.empty_strided(stored, x.stride(), dtype=to, device=x.device)
+        y.copy_(x.detach()[tuple(slice(size) for size in stored)])
+        return y.expand(x.shape).requires_grad_(x.requires_grad)
 
     return [fresh(x) for x in inputs]
 

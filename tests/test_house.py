@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "rules": {"spec", "graph"},
     "emit": {"spec", "graph", "rules"},
     "front_door": {"spec", "graph"},
+    "gradients": set(),
     "symbols": {"spec", "engines"},
     "operator": {"spec", "engines"},
     "eager": {"spec", "engines", "operator"},
@@ -27,7 +28,7 @@ MAY_IMPORT = {
     "report": {"_version", "spec", "engines", "graph", "rules"},
     "executor": {
         *("_version", "spec", "engines", "graph", "rules", "emit"),
-        *("front_door", "symbols", "operator", "eager", "eager_door", "report"),
+        *("front_door", "gradients", "symbols", "operator", "eager", "eager_door", "report"),
     },
     "ways_in": {"executor"},
 }

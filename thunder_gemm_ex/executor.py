@@ -6,17 +6,19 @@ every fuser in the list of executors; behind one, views and matmuls may already 
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from thunder.core.compile_data import get_compile_data
 from thunder.core.dtypes import to_torch_dtype
 from thunder.core.proxies import TensorProxy
+from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, TraceProvenance
 from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
-from thunder_gemm_ex import report
+from thunder_gemm_ex import gradients, report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import Symbols, emit
@@ -40,6 +42,20 @@ from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
 from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
 
+# Set to 1, an error of our own reaches the user instead of leaving the program to Thunder.
+RAISE = "THUNDER_GEMM_EX_RAISE"
+
+
+class Progress:
+    """Where the pass is: the name of the rule that runs, for the sentence about its failure."""
+
+    rule = "the pass"
+
+    def run(self, rule: Callable, *args, **options):
+        """Call `rule` and remember its name."""
+        self.rule = rule.__name__
+        return rule(*args, **options)
+
 
 class GemmExecutor(FusionExecutor):
     """Makes every matmul of a trace one contraction, or a multiply where nothing is summed, or leaves it alone."""
@@ -62,44 +78,69 @@ class GemmExecutor(FusionExecutor):
         """Limit the number of rewrites from now on, to bisect a wrong result."""
         self._fuel = value
 
+    def can_execute_or_fuse(self, bsym: BoundSymbol) -> bool:
+        """Asked by Thunder's autograd alone: whose gradient rule this executor brings."""
+        return gradients.has_rule(bsym) or super().can_execute_or_fuse(bsym)
+
+    def get_grad_transform(self, sym: Symbol) -> Callable | None:
+        """The gradient rule of a symbol, or None: Thunder's."""
+        return gradients.RULES.get(sym.id) or super().get_grad_transform(sym)
+
     def fusion_pass(self, trace: TraceCtx) -> TraceCtx:
         """The trace with its matmuls rewritten; called by Thunder once a program, before the fusers listed behind."""
-        start = time.perf_counter_ns()
         options = read_options()
         before, behind = self._other_fusers()
         names = self._warn_if_behind(before)
-        graph = Graph(trace, behind)
-        declined = find_matmuls(graph)
-        declined += find_scaled(graph)
-        declined += decline_unpromised(graph, options.numerics, _served)
+        at = Progress()
+        try:
+            return self._rewritten(trace, behind, options, names, at)
+        except Exception as error:
+            if os.environ.get(RAISE, "0") not in ("", "0"):
+                raise
+            report.record_failure(trace, at.rule, error)
+            warnings.warn(
+                f"gemm_ex leaves this program as Thunder made it: {at.rule} failed with {type(error).__name__}: {error} "
+                f"(set {RAISE}=1 to see where)",
+                stacklevel=2,
+            )
+            return trace
+
+    def _rewritten(
+        self, trace: TraceCtx, behind: list[FusionExecutor], options: Options, names: list[str], at: Progress
+    ) -> TraceCtx:
+        start = time.perf_counter_ns()
+        graph = at.run(Graph, trace, behind)
+        declined = at.run(find_matmuls, graph)
+        declined += at.run(find_scaled, graph)
+        declined += at.run(decline_unpromised, graph, options.numerics, _served)
         if options.claim == "patterns" and options.numerics == "torch":
-            declined += leave_to_fusers(graph, keep_multiplies=options.small != "off")
-        self._apply_rules(graph, options)
-        rewritten = emit(graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
+            declined += at.run(leave_to_fusers, graph, keep_multiplies=options.small != "off")
+        self._apply_rules(graph, options, at)
+        rewritten = at.run(emit, graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
         changed = rewritten is not trace
-        report.record(graph, declined, names, rewritten, options.numerics)
+        at.run(report.record, graph, declined, names, rewritten, options.numerics)
         if changed:
             took = (time.perf_counter_ns() - start) // 1_000_000
             rewritten.set_provenance(TraceProvenance(f"Matmuls as contractions (took {took} milliseconds)"))
         return rewritten
 
-    def _apply_rules(self, graph: Graph, options: Options) -> None:
+    def _apply_rules(self, graph: Graph, options: Options, at: Progress) -> None:
         # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
         terms = options.epilogue
-        fold_results(graph, self.get_fuel, terms=terms)
-        fold_operands(graph, self.get_fuel)
-        while terms and take_operand_factors(graph, self.get_fuel):
-            fold_operands(graph, self.get_fuel)
-        fold_results(graph, self.get_fuel, terms=terms)
+        at.run(fold_results, graph, self.get_fuel, terms=terms)
+        at.run(fold_operands, graph, self.get_fuel)
+        while terms and at.run(take_operand_factors, graph, self.get_fuel):
+            at.run(fold_operands, graph, self.get_fuel)
+        at.run(fold_results, graph, self.get_fuel, terms=terms)
         if options.epilogue:
-            take_activations(graph, _served, self.get_fuel)
-            take_derivatives(graph, _served, self.get_fuel)
-            take_bias_gradients(graph, _served, self.get_fuel)
+            at.run(take_activations, graph, _served, self.get_fuel)
+            at.run(take_derivatives, graph, _served, self.get_fuel)
+            at.run(take_bias_gradients, graph, _served, self.get_fuel)
         if options.small != "off":
-            mark_multiplies(graph, self.get_fuel)
-        say_why(graph)
-        give_back(graph, options.claim, options.numerics)
-        keep_slices(graph, self.get_fuel)
+            at.run(mark_multiplies, graph, self.get_fuel)
+        at.run(say_why, graph)
+        at.run(give_back, graph, options.claim, options.numerics)
+        at.run(keep_slices, graph, self.get_fuel)
 
     def _warn_if_behind(self, before: Sequence[FusionExecutor]) -> list[str]:
         names = [str(ex.name) for ex in before]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import thunder.torch as ltorch
 import torch
 from thunder.core.compile_data import get_compile_data
@@ -19,15 +21,13 @@ def under_autocast() -> bool:
 
 
 def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
-    """torch.matmul. A vector of one element becomes a matrix first: Thunder's gradient drops its dimension."""
-    vectors = [x.ndim == 1 and x._shape[0] == 1 for x in (input, other)]
-    if not any(vectors) or 0 in (input.ndim, other.ndim):
+    """torch.matmul. All rows of `input` as one matrix, said in numbers where Thunder could not infer them: beside a 0."""
+    empty = any(type(size) is int and size == 0 for size in (*input._shape, *other._shape))
+    if input.ndim < 3 or other.ndim != 2 or not empty:
         return ltorch.matmul(input, other)
-    a = ltorch.unsqueeze(input, 0) if input.ndim == 1 else input
-    b = ltorch.unsqueeze(other, 1) if other.ndim == 1 else other
-    out = ltorch.matmul(a, b)
-    out = ltorch.squeeze(out, -1) if other.ndim == 1 else out
-    return ltorch.squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out
+    lead = tuple(input.shape[:-1])
+    rows = ltorch.matmul(ltorch.reshape(input, (math.prod(lead), input.shape[-1])), other)
+    return ltorch.reshape(rows, (*lead, other.shape[-1]))
 
 
 def dot(a: TensorProxy, b: TensorProxy) -> TensorProxy:

@@ -61,12 +61,12 @@ def outer(input: TensorProxy, vec2: TensorProxy) -> TensorProxy:
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1) -> TensorProxy:
     """beta * input + alpha * mat1 @ mat2"""
-    return _with_terms(mm(mat1, mat2), input, beta, alpha)
+    return _with_terms(lambda: mm(mat1, mat2), mat1.shape[-1], input, beta, alpha)
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1) -> TensorProxy:
     """beta * input + alpha * mat @ vec"""
-    return _with_terms(mv(mat, vec), input, beta, alpha)
+    return _with_terms(lambda: mv(mat, vec), mat.shape[-1], input, beta, alpha)
 
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
@@ -76,13 +76,16 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
         type(x) in (int, float) and math.isfinite(x) for x in (beta, alpha)
     ):
         beta, alpha = int(beta), int(alpha)
-    return _with_terms(bmm(batch1, batch2), input, beta, alpha)
+    # Thunder's own gradient scales the product too, and does not ignore what is scaled by 0.
+    scales = any(x.requires_grad for x in (input, batch1, batch2))
+    return _with_terms(lambda: bmm(batch1, batch2), batch1.shape[-1], input, beta, alpha, any_alpha=scales)
 
 
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2"""
     need(not _complex(batch1) and dtypes.is_float_dtype(batch1.dtype))
-    return _with_terms(ltorch.sum(bmm(batch1, batch2), 0), input, beta, alpha)
+    terms = batch1.shape[0] * batch1.shape[-1]
+    return _with_terms(lambda: ltorch.sum(bmm(batch1, batch2), 0), terms, input, beta, alpha)
 
 
 def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
@@ -104,28 +107,34 @@ def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
     return out if bias is None else ltorch.add(out, bias)
 
 
-def _with_terms(product: TensorProxy, input: TensorProxy, beta: Number, alpha: Number) -> TensorProxy:
+def _with_terms(multiply, summed: int, input, beta: Number, alpha: Number, any_alpha: bool = False) -> TensorProxy:
+    """beta * input + alpha * the product, of `summed` terms each. What is scaled by 0 or sums nothing is ignored."""
     for value in (beta, alpha):
-        # A GEMM skips what it scales by 0; inf and NaN times a term are torch's own affair.
-        need(isinstance(value, (int, float)) and not isinstance(value, (bool, NumberProxy)) and math.isfinite(value))
-    need(alpha != 0 and isinstance(input, TensorProxy))
+        need(isinstance(value, (int, float)) and not isinstance(value, (bool, NumberProxy)))
+    product = multiply()
+    need(isinstance(input, TensorProxy))
     # Eager scales integers by integers alone.
     need(dtypes.is_float_dtype(product.dtype) or (type(beta) is int and type(alpha) is int))
     need(input.ndim <= product.ndim and _broadcasts(input.shape, product.shape))
     if input.dtype != product.dtype:
         need(_casts(input))
         input = ltorch.to(input, product.dtype)
-    if alpha != 1:
+    ignored = alpha == 0 or (type(summed) is int and summed == 0)
+    # Inside a GEMM infinity or NaN meets the terms of the sum one by one: that is torch's own affair.
+    need(ignored or any_alpha or math.isfinite(alpha))
+    if ignored:
+        product = _nothing_of(product)
+    elif alpha != 1:
         product = ltorch.mul(product, alpha)
     if beta == 0:
         return product if not input.requires_grad else ltorch.add(product, _nothing_of(input))
     return ltorch.add(product, input if beta == 1 else ltorch.mul(input, beta))
 
 
-def _nothing_of(input: TensorProxy) -> TensorProxy:
-    """Zeros that have a gradient of zeros for `input`, whatever stands in it: eager's baddbmm(beta=0) gives that."""
-    never = ltorch.full(tuple(input.shape), False, dtype=dtypes.bool8, device=input.device)
-    return ltorch.where(never, input, 0.0)
+def _nothing_of(x: TensorProxy) -> TensorProxy:
+    """Zeros that have a gradient of zeros for `x`, whatever stands in it: what eager gives for a term of factor 0."""
+    never = ltorch.full(tuple(x.shape), False, dtype=dtypes.bool8, device=x.device)
+    return ltorch.where(never, x, 0.0 if dtypes.is_float_dtype(x.dtype) else 0)
 
 
 def _broadcasts(shape, to) -> bool:

@@ -4,8 +4,8 @@
 """
 
 from thunder_gemm_ex.report.explain import explain
-from thunder_gemm_ex.report.record import record
+from thunder_gemm_ex.report.record import record, record_failure
 from thunder_gemm_ex.report.rows import Report, Row, Run
 from thunder_gemm_ex.report.watch import watch
 
-__all__ = ["Report", "Row", "Run", "explain", "record", "watch"]
+__all__ = ["Report", "Row", "Run", "explain", "record", "record_failure", "watch"]

@@ -92,6 +92,17 @@ def record(
     records.setdefault(stats, []).append(made)
 
 
+def record_failure(trace: TraceCtx, rule: str, error: Exception) -> None:
+    """Keep one row that says why the program being compiled is as Thunder made it."""
+    data, stats = _compile_data.get()
+    if stats is None:
+        return
+    for watcher in watchers:
+        watcher(data, stats)
+    row = Row("program", "", "declined", "", "", f"{rule} failed with {type(error).__name__}: {error}", "thunder")
+    records.setdefault(stats, []).append(Record((row,), (None,), (), trace, trace, ()))
+
+
 def _row(item: Matmul | Declined, where: str) -> Row:
     if isinstance(item, Declined):
         result = next((p.name for p in item.bsym.flat_proxy_outs), "")
