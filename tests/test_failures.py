@@ -89,9 +89,9 @@ def test_all_rules_are_broken_here():
     run = executor.Progress.run
 
     class Noting(executor.Progress):
-        def run(self, rule, *args):
+        def run(self, rule, *args, **options):
             ran.add(rule.__name__)
-            return run(self, rule, *args)
+            return run(self, rule, *args, **options)
 
     original, executor.Progress = executor.Progress, Noting
     try:
