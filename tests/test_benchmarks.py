@@ -178,7 +178,6 @@ def test_a_file_that_is_no_baseline_is_refused_before_anything_runs(tmp_path, ca
 
 @pytest.mark.usefixtures("one_suite")
 def test_a_page_has_a_chart_and_needs_nothing_else(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     page = tmp_path / "page.html"
     assert bench(capsys, "overhead", "--html", page)[0] == 0
     text = page.read_text()
@@ -188,7 +187,6 @@ def test_a_page_has_a_chart_and_needs_nothing_else(tmp_path, capsys):
 
 
 def test_a_roofline_has_a_point_for_each_result_that_tells_its_work():
-    pytest.importorskip("matplotlib")
     from benchmarks.plot import roofline
 
     told = {"flops": 2e9, "bytes": 1e6, "median_microseconds": {OURS: 100.0}}
