@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.run import write
+from thunder_gemm_ex._files import write_whole
 
 ROOT = Path(__file__).parents[1]
 TOTAL = 480  # seconds
@@ -75,7 +75,7 @@ def run(todo: Sequence[Stage], out: Path, environment: dict[str, str]) -> int:
     for stage in todo:
         left = TOTAL - (time.monotonic() - began)
         summary.append(_run_stage(stage, out, environment, left) if left > 5 else _ended(stage, "no time was left", 0))
-        write(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+        write_whole(out / "summary.json", json.dumps(summary, indent=1) + "\n")
         print(f"{stage.name}: {summary[-1]['ended']}, {summary[-1]['seconds']} s", flush=True)
     return 0 if all(item["ended"] == "well" for item in summary) else 1
 
@@ -95,7 +95,7 @@ def _run_stage(stage: Stage, out: Path, environment: dict[str, str], left: float
         text, ended = done.stdout, "well" if done.returncode == 0 else f"with status {done.returncode}"
     except subprocess.TimeoutExpired as cut:
         text, ended = cut.stdout or b"", "cut off"
-    write(out / f"{stage.name.replace(' ', '-')}.txt", text.decode(errors="replace"))
+    write_whole(out / f"{stage.name.replace(' ', '-')}.txt", text.decode(errors="replace"))
     return _ended(stage, ended, round(time.monotonic() - start, 1))
 
 

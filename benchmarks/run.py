@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -83,15 +80,6 @@ def _run_suite(suite: str, results: Results, wanted: str, rounds: int | None, pr
 def _progress(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), disable=quiet, transient=True)
-
-
-def write(path: Path, text: str) -> None:
-    """All of it or nothing: to a temporary name beside it, and renamed."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(name, 0o644)
-    os.replace(name, path)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "thunder_gemm_ex"
 # A room is a module or folder of the package; each may import these rooms, itself, and nothing else of the package.
 MAY_IMPORT = {
     "_version": set(),
+    "_files": set(),
     "programs": set(),
     "spec": set(),
     "engines": {"spec"},
@@ -24,8 +25,8 @@ MAY_IMPORT = {
     "eager": {"spec", "engines", "operator"},
     "eager_door": {"spec", "operator", "eager"},
     "inductor": {"spec", "operator"},
-    "tuning": {"_version", "spec", "engines"},
-    "report": {"_version", "spec", "engines", "graph", "rules"},
+    "tuning": {"_files", "_version", "spec", "engines"},
+    "report": {"_files", "_version", "spec", "engines", "graph", "rules"},
     "executor": {
         *("_version", "spec", "engines", "graph", "rules", "emit"),
         *("front_door", "gradients", "symbols", "operator", "eager", "eager_door", "report"),

@@ -8,7 +8,7 @@ import thunder_gemm_ex as gx
 from tests.checks import all_names, assert_as_eager, decisions, jit
 from tests.lab import final_traces
 from thunder_gemm_ex.engines import choose, numerics
-from thunder_gemm_ex.engines.aten import Terms
+from thunder_gemm_ex.engines.terms import Terms
 
 F = torch.nn.functional
 PLAIN = [gx.gemm_ex, thunder.pytorch_executor]

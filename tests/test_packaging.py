@@ -33,7 +33,7 @@ def test_the_changelog_is_about_this_version_or_the_next():
 def test_a_few_dependencies_and_no_more(installed):
     required = {line.split(";")[0].strip() for line in installed.requires if "extra ==" not in line}
     names = {line.split(">")[0].split("<")[0].split("=")[0] for line in required}
-    assert names == {"lightning-thunder", "torch", "apache-tvm-ffi", "rich"}
+    assert names == {"lightning-thunder", "torch", "apache-tvm-ffi", "rich", "jinja2"}
 
 
 @pytest.mark.parametrize("extra", ["test", "bench", "dev", "cu12"])

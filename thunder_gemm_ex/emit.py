@@ -78,7 +78,8 @@ def _rebound(graph: Graph, position: int, symbols: Symbols) -> Symbol | None:
         return None
     if bsym.sym.id == symbols.gemm.id:
         return symbols.gemm if symbols.how and position not in graph.unpromised else None
-    return None if graph.fused(position) else symbols.kernels.get(bsym.sym.id)
+    kernel = symbols.kernels.get(bsym.sym.id)
+    return None if kernel is None or graph.fused(position) else kernel
 
 
 def _as_it_was(trace: TraceCtx, graph: Graph, position: int, symbols: Symbols) -> BoundSymbol:
@@ -161,12 +162,11 @@ def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
     spec, dtype = matmul.spec, matmul.out.dtype
     groups = _groups(spec)
     parts = [_aligned(spec, p, getattr(spec, name), groups) for name, p in matmul.operands()]
-    scaled = matmul.scaled
-    wide = (scaled or matmul.bias is not None) and dtype in (dtypes.bfloat16, dtypes.float16)
+    wide = (matmul.scaled or matmul.bias is not None) and dtype in (dtypes.bfloat16, dtypes.float16)
     if wide:
         parts = [ltorch.to(p, dtypes.float32) for p in parts]
     made = ltorch.mul(parts[0], parts[1])
-    if scaled:
+    if matmul.scaled:
         made = ltorch.mul(made, matmul.alpha)
     if len(parts) == 3:
         made = ltorch.add(made, parts[2] if matmul.beta == 1 else ltorch.mul(parts[2], matmul.beta))

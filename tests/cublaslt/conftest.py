@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+import torch
 
 from tests.double.build import Double, build, real_library
 from thunder_gemm_ex.engines import cublaslt
@@ -33,6 +34,12 @@ def fresh_double(double_library, tmp_path):
     copy.opened = lambda: cublaslt.use_library(str(real_library()), str(copy.path))
     yield copy
     copy.reset()
+
+
+@pytest.fixture
+def xy():
+    """Operands of "m k, k n -> m n"."""
+    return torch.randn(5, 7), torch.randn(7, 6)
 
 
 def pytest_collection_modifyitems(items):

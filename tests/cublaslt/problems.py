@@ -47,3 +47,8 @@ def assert_right(spec: Contraction, a, b, out, bias=None, c=None, alpha=1.0, bet
 def spec_of(text, a, b, bias=None) -> Contraction:
     """Parse and bind."""
     return parse(text).bind(a, b, bias)
+
+
+def bound_and_out(spec):
+    """The contraction in the extension, and memory for its result."""
+    return bound(spec), torch.empty(spec.shape(spec.out))

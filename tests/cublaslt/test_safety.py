@@ -1,32 +1,17 @@
-"""Streams, capture, workspace, threads, fork, interpreter exit, failures: what a call leaves behind is its result alone."""
+"""Streams, capture, workspace, sizes: what a call leaves behind is its result alone."""
 
-import concurrent.futures
 import contextlib
 import ctypes
-import gc
-import os
-import subprocess
-import sys
-import threading
-import time
-import weakref
 
 import pytest
 import torch
 
-from tests.cublaslt.problems import assert_right, bound, run, spec_of
-from tests.double.build import real_library
+from tests.cublaslt.problems import assert_right, bound_and_out, run, spec_of
 from thunder_gemm_ex.engines import cublaslt
-from thunder_gemm_ex.engines.operation import Operation
 
 SPEC = spec_of("m k, k n -> m n", (5, 7), (7, 6))
 RECORD_ONLY = 2
 CPU = 1
-
-
-@pytest.fixture
-def xy():
-    return torch.randn(5, 7), torch.randn(7, 6)
 
 
 @contextlib.contextmanager
@@ -130,10 +115,6 @@ def test_a_captured_call_takes_no_array_of_pointers(fresh_double, b):
             assert_right(spec, x, y, out)
 
 
-def bound_and_out(spec):
-    return bound(spec), torch.empty(spec.shape(spec.out))
-
-
 @pytest.mark.parametrize("version", [120804, 130000])
 def test_arrays_of_pointers_come_with_cublaslt_13(fresh_double, version):
     fresh_double.lib.double_version(version)
@@ -169,186 +150,3 @@ def test_more_rows_than_int32_are_two_calls_at_64_bit_offsets(double):
     assert run(spec, x, w, out=torch.empty(m, 1, dtype=torch.half))[0] == 0
     assert sum(p["rows"] * p["cols"] for p in double.problems()) == m
     assert max(max(p["rows"], p["cols"]) for p in double.problems()) < 1 << 31
-
-
-# Threads --------------------------------------------------------------------------------------------------------------
-
-
-def test_no_lock_is_held_across_a_matmul(double, xy):
-    """Eight calls that each take 50 ms are in the library at once."""
-    gemm, _ = bound_and_out(SPEC)
-    run(SPEC, *xy)
-    double.lib.double_sleep(50_000)
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        done = [pool.submit(gemm.run, *xy, torch.empty(5, 6), None, None, 1.0, 0.0, 0) for _ in range(8)]
-        assert [x.result() for x in done] == [0] * 8
-    assert double.lib.double_most_inside() == 8
-
-
-def test_the_gil_is_free_during_a_matmul(double, xy):
-    double.lib.double_sleep(300_000)
-    gemm, out = bound_and_out(SPEC)
-    thread = threading.Thread(target=gemm.run, args=(*xy, out, None, None, 1.0, 0.0, 0))
-    thread.start()
-    while not double.lib.double_most_inside():
-        time.sleep(0.001)
-    ran = sum(1 for _ in range(1000))
-    assert thread.is_alive()
-    assert ran == 1000
-    thread.join()
-
-
-def test_backward_threads_of_autograd_compute_right(double):
-    """Each of torch's own threads calls with tensors of its own."""
-    from thunder_gemm_ex import gemm
-    from thunder_gemm_ex.engines import choose
-
-    with choose.everywhere():
-        a = torch.randn(5, 7, requires_grad=True)
-
-        def work(i):
-            b = torch.full((7, 6), float(i), requires_grad=True)
-            (grad,) = torch.autograd.grad(gemm(a, b).sum(), b)
-            return torch.allclose(grad, a.detach().t() @ torch.ones(5, 6), atol=1e-5)
-
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(work, range(64)))
-
-
-# Fork and exit --------------------------------------------------------------------------------------------------------
-
-
-def test_a_child_finds_every_lock_open(double, xy):
-    """Threads call and drop plans while the process forks; each child calls too, and ends."""
-    stop = threading.Event()
-    gemm, out = bound_and_out(SPEC)
-
-    def busy():
-        while not stop.is_set():
-            gemm.run(*xy, torch.empty(5, 6), None, None, 1.0, 0.0, 0)
-            cublaslt.extension().tuned_apply()
-
-    threads = [threading.Thread(target=busy) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                failed = 1
-                try:
-                    failed = gemm.run(*xy, out, None, None, 1.0, 0.0, 0) or not torch.allclose(
-                        out, xy[0] @ xy[1], atol=1e-5
-                    )
-                finally:
-                    os._exit(int(failed))
-            assert _ended(child) == 0
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
-def _ended(child, seconds=20):
-    """The child's exit status; a child that hangs is ended and is -1."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return -1
-
-
-AT_EXIT = """
-import threading, time, torch
-from thunder_gemm_ex.engines import cublaslt
-from tests.double.build import Double, real_library
-double = Double({path!r})
-double.lib.double_want_workspace(4096)
-bound = cublaslt.bind([[0], [2]], [[2], [1]], None, [[0], [1]], [5, 6, 7])
-cublaslt.extension().open_library(str(real_library()), {path!r})
-def call():
-    assert bound.run(torch.ones(5, 7), torch.ones(7, 6), torch.empty(5, 6), None, None, 1.0, 0.0, 0) == 0
-def work():
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
-        call()
-for _ in range(4):
-    threading.Thread(target=work).start()
-call()
-import atexit
-atexit.register(call)
-"""
-
-
-def test_the_interpreter_exits_with_plans_workspaces_and_threads(double_library):
-    """Threads that are still calling when the main thread ends, a call at exit, plans and workspaces that nobody freed.
-
-    Daemon threads are left out: before CPython 3.14 one that comes back from any C++ extension while the interpreter goes
-    down ends the process, torch.mm's own calls included.
-    """
-    code = AT_EXIT.format(path=str(double_library.path))
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    # With an nvcc on the path and no device, torch says so while it is imported.
-    complaints = [line for line in done.stderr.splitlines() if "No CUDA runtime is found" not in line]
-    assert (done.returncode, complaints) == (0, [])
-
-
-# Failures -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("entry", ["heuristic", "check", "matmul"])
-def test_a_failing_call_keeps_no_tensor_alive(double, entry):
-    x, y, out = torch.randn(5, 7), torch.randn(7, 6), torch.empty(5, 6)
-    refs = [weakref.ref(t) for t in (x, y, out)]
-    double.fail_next(entry, 14)
-    with contextlib.suppress(RuntimeError):
-        bound(SPEC).run(x, y, out, None, None, 1.0, 0.0, 0)
-    del x, y, out
-    gc.collect()
-    assert [ref() for ref in refs] == [None] * 3
-
-
-def test_a_failing_call_leaves_the_next_one_whole(double, xy):
-    """Every entry point fails once, with every kind of status; afterwards everything is as if nothing had been."""
-    gemm, out = bound_and_out(SPEC)
-    double.lib.double_want_workspace(1 << 12)
-    for entry in ("heuristic", "check", "matmul"):
-        for status in (3, 7, 13, 14, 15):
-            cublaslt.extension().cache_clear()
-            double.fail_next(entry, status)
-            with contextlib.suppress(RuntimeError):
-                gemm.run(*xy, out, None, None, 1.0, 0.0, 0)
-            # A problem that was declined is remembered as such until the plans are dropped.
-            cublaslt.extension().cache_clear()
-            out.fill_(torch.nan)
-            assert gemm.run(*xy, out, None, None, 1.0, 0.0, 0) == 0
-            assert_right(SPEC, *xy, out)
-
-
-def test_a_loop_that_fails_half_way_says_so_and_runs_whole_again(double):
-    spec = spec_of("b s h d, b t h d -> b h s t", (3, 4, 3, 5), (3, 6, 3, 5))
-    x, y = torch.randn(3, 4, 3, 5), torch.randn(3, 6, 3, 5)
-    double.fail_next("matmul", 13)
-    with pytest.raises(RuntimeError, match="CUBLAS_STATUS_EXECUTION_FAILED"):
-        run(spec, x, y)
-    assert double.calls() == 1
-    status, out = run(spec, x, y)
-    assert status == 0
-    assert_right(spec, x, y, out)
-
-
-def test_memory_that_two_outputs_share_is_refused(double):
-    op = Operation(spec_of("m n, m k, n -> n k", (9, 6), (9, 5), (6,)), "bgrada")
-    out = torch.empty(6, 5)
-    terms = (out.view(-1)[:6], None, None, None, None)
-    with pytest.raises(ValueError, match="shares memory with"):
-        op.bound.full(torch.ones(9, 6), torch.ones(9, 5), out, *terms, 1.0, 0.0, 0, "")
-
-
-def test_use_of_the_real_library_needs_a_device(xy):
-    with cublaslt.use_library(str(real_library())), pytest.raises(ValueError, match="not on a device that"):
-        bound(SPEC).run(*xy, torch.empty(5, 6), None, None, 1.0, 0.0, 0)

@@ -9,6 +9,7 @@ from tests.checks import all_names, assert_as_eager, jit
 from tests.epilogues.programs import ACTIVATIONS, F, gelu, inputs, mlp, shapes
 from thunder_gemm_ex.engines import choose, epilogues
 from thunder_gemm_ex.engines.operation import Operation
+from thunder_gemm_ex.spec import parse
 
 POINTWISE = {"relu", "gelu", "sum", "add", "relu_backward_kernel", "gelu_backward_kernel"}
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -104,7 +105,7 @@ def test_masks_are_packed_as_the_library_packs_them(everywhere, shape):
     assert bits.shape[-1] % 16 == 0
     assert torch.equal(epilogues.unpacked(bits, x.shape), x > 0)
     if len(shape) == 2:
-        spec = choose.parse("m k, n k -> m n").bind((shape[0], 4), (shape[1], 4))
+        spec = parse("m k, n k -> m n").bind((shape[0], 4), (shape[1], 4))
         a, b = torch.randn(shape[0], 4), torch.randn(shape[1], 4)
         made = Operation(spec, "relu_aux")(a, b)
         assert torch.equal(epilogues.unpacked(made.aux, made.out.shape), made.out > 0)

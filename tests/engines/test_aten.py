@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.spec.reference import evaluate
-from thunder_gemm_ex.engines.aten import Terms, compile_expression, direct, expression
+from thunder_gemm_ex.engines.aten import compile_expression, direct, expression
+from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.spec import parse
 
 CASES = [

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from thunder_gemm_ex.engines import choose, sites, told
-from thunder_gemm_ex.engines.aten import Terms
+from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.spec import SpecError
 
 

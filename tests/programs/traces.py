@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator
 
-import thunder
-
 import thunder_gemm_ex as gx
 from tests.checks import MATMULS
 from thunder_gemm_ex.graph import Graph
-from thunder_gemm_ex.report import _compiled_parts as parts
+from thunder_gemm_ex.report.explain import _parts_of as parts
 
 
 def final_traces(compiled) -> list:
     """Forward and backward of everything that Thunder compiled: one program, or each part that ThunderFX cut out."""
     traces = []
     for part in parts(compiled):
-        backward = thunder.last_backward_traces(part)
-        traces += [thunder.last_traces(part)[-1], *([backward[-1]] if backward else [])]
+        backward = part.stats.last_backward_traces
+        traces += [part.stats.last_traces[-1], *([backward[-1]] if backward else [])]
     return traces
 
 

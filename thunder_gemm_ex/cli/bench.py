@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from thunder_gemm_ex._files import write_whole
 from thunder_gemm_ex.cli._command import Result, command
 
 
@@ -15,7 +16,6 @@ def arguments(parser) -> None:
     parser.add_argument("--filter", default="", metavar="TEXT", help="only comparisons with this in their name")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (each comparison has its own default)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one unless named")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results to FILE, as they come")
     parser.add_argument("--html", type=Path, metavar="PAGE", help="write a page with charts (needs the extra `bench`)")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="say better, same or worse than these results")
 
@@ -39,7 +39,7 @@ def bench(args) -> Result:
         if error.name not in ("benchmarks", "benchmarks.run"):
             raise
         return _refused("benchmarks/ is not here; run this in a checkout of thunder_gemm_ex.")
-    out = args.out or args.json_file
+    out = args.json_file
     try:
         baseline = None if args.baseline is None else results.Results.read(args.baseline)
         page = importlib.import_module("benchmarks.page") if args.html else None
@@ -49,7 +49,7 @@ def bench(args) -> Result:
             rounds=args.rounds,
             device=args.device,
             quiet=args.json,
-            keep=lambda now: out and run.write(out, json.dumps(now.to_dict(), indent=1) + "\n"),
+            keep=lambda now: out and write_whole(out, json.dumps(now.to_dict(), indent=1) + "\n"),
         )
     except ValueError as error:
         return _refused(f"{error}.")
@@ -58,7 +58,7 @@ def bench(args) -> Result:
     if not any(found.suites.values()):
         return _refused(f"nothing was timed: no comparison has {args.filter!r} in its name.")
     if page is not None:
-        run.write(args.html, page.page(found, baseline))
+        write_whole(args.html, page.page(found, baseline))
     verdicts = [] if baseline is None else results.against(found, baseline)
     data = found.to_dict() | ({"baseline": verdicts} if verdicts else {})
     return Result(found.ok and found.complete, data, tables.render(found, baseline))

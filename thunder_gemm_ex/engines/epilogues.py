@@ -13,8 +13,9 @@ import torch
 
 from thunder_gemm_ex.engines import cublaslt_calls
 from thunder_gemm_ex.engines.arrange import aligned, listed
-from thunder_gemm_ex.engines.aten import Terms, compile_expression
+from thunder_gemm_ex.engines.aten import compile_expression
 from thunder_gemm_ex.engines.operation import READS_AUX, WRITES_AUX, WRITES_BIAS, Operation
+from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.spec import MASK_BITS, Contraction, Pattern, atoms_of, parse
 
 # How often one text is fitted to other shapes before all are forgotten.

@@ -29,7 +29,7 @@ def looped(out: torch.Tensor, step: Callable, *operands: torch.Tensor) -> torch.
     return out
 
 
-def label_to_loop(spec: Contraction, strides: Mapping[str, Sequence[int]], *, copied: int) -> Atom | None:
+def label_to_loop(spec: Contraction, *, copied: int) -> Atom | None:
     """The label to loop over: outermost in the output, of both operands, whose loop spares copies that cost more.
 
     `copied`: elements that one batched call would have to copy.

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import torch
 from thunder.core import dtypes
-from thunder.core.jit_ext import record_source_loc_in_symbol_header
 from thunder.core.prims import OpTags
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import Symbol
 from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.front_door import eager as asking
+from thunder_gemm_ex.front_door.places import placed
 from thunder_gemm_ex.graph import SCALED_MM
 
 
@@ -20,7 +20,7 @@ def open_scaled(executor: FusionExecutor) -> dict[Callable, Callable]:
     """Let programs compiled with `executor` call torch._scaled_mm; what it is recorded as, for ThunderFX's splitter."""
     symbol = executor.register_operator(SCALED_MM, meta=_meta, fn=_eager, tags=(OpTags.MATMUL_OP,))
     enter = _entry(symbol)
-    executor._lookasides[torch._scaled_mm] = record_source_loc_in_symbol_header(enter)
+    executor._lookasides[torch._scaled_mm] = placed(enter)
     return {torch._scaled_mm: enter}
 
 

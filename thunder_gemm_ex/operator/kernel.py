@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import torch
 
-from thunder_gemm_ex.engines.aten import NAMES, Terms
+from thunder_gemm_ex.engines.aten import NAMES
 from thunder_gemm_ex.engines.choose import site
+from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.operator.checks import activated, check_agreement, check_out, expanded
 from thunder_gemm_ex.operator.sizes import Resolved, resolve
 
@@ -19,8 +20,6 @@ from thunder_gemm_ex.operator.sizes import Resolved, resolve
 _TERMS = [[[Terms(alpha, c, bias) for bias in (False, True)] for c in (False, True)] for alpha in (False, True)]
 # Torch's functions that write to `out` themselves, by the expression that the aten engine makes of a spec.
 _WITH_OUT = ("mm(", "bmm(", "matmul(")
-
-
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 

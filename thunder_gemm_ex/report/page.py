@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import linecache
-import os
 import re
-import tempfile
-from pathlib import Path
 
 import jinja2
 from thunder.core.trace import TraceCtx
@@ -53,19 +50,6 @@ def page(report: Report) -> str:
 def fragment(report: Report) -> str:
     """The table alone, for a notebook."""
     return _environment().get_template("page.html.j2").render(_content(report), whole=False)
-
-
-def write(text: str, path: Path) -> None:
-    """All of it or nothing: to a temporary name beside it, and renamed. OSError where that cannot be."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # a temporary file is its owner's alone
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 @functools.cache

@@ -57,15 +57,10 @@ def in_users_file(where: str, graphs: Sequence[torch.nn.Module]) -> str:
     name = linecache.getline(file, int(line)).partition("=")[0].partition(":")[0].strip()
     traces = (node.stack_trace for node in _nodes(graphs) if node.name == name and node.stack_trace)
     frames = _FRAME.findall(next(traces, ""))
-    users = [frame for frame in frames if not is_torchs(frame[0])] or frames
+    users = [frame for frame in frames if not frame[0].startswith(_TORCH)] or frames
     return ":".join(users[-1]) if users else where
 
 
 def _nodes(graphs: Sequence[torch.nn.Module]) -> Iterable[torch.fx.Node]:
     modules = (m for graph in graphs for m in graph.modules() if isinstance(m, torch.fx.GraphModule))
     return (node for module in modules for node in module.graph.nodes)
-
-
-def is_torchs(file: str) -> bool:
-    """Whether a source file is torch's own."""
-    return file.startswith(_TORCH)

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thunder_gemm_ex._files import write_whole
+
 if TYPE_CHECKING:
     from thunder_gemm_ex.report.program import Program
 
@@ -83,9 +85,7 @@ class Report:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the page to `path`: all of it or nothing. OSError where that cannot be written."""
-        from thunder_gemm_ex.report.page import write
-
-        write(self.html(), Path(path))
+        write_whole(Path(path), self.html())
 
     def __str__(self) -> str:
         from thunder_gemm_ex.report.text import plain

@@ -32,10 +32,11 @@ _OPS |= {f"{prefix}conv{n}d": "convolution" for prefix in ("", "torch.nn.functio
 # Matmuls by other names, by the symbol's: what the front door could not state runs as Thunder runs it, and the report
 # says so. torch.mm comes as spmm.
 _UNSTATED = {
-    name: name for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "inner", "einsum")
+    name: name
+    for name in ("mm", "addmm", "mv", "addmv", "dot", "vdot", "baddbmm", "addbmm", "inner", "einsum", "tensordot")
+    + ("multi_dot", "bilinear", "multi_head_attention_forward")
 }
-_UNSTATED |= {"spmm": "mm", "tensordot": "tensordot", "multi_dot": "multi_dot", "bilinear": "bilinear"}
-_UNSTATED["multi_head_attention_forward"] = "multi_head_attention_forward"
+_UNSTATED["spmm"] = "mm"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,9 +41,7 @@ def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
         matmul.kept["result"] = f"{view.name} below stays: the program returns it with its strides"
         return False
     layout = viewed(packed(matmul.spec.shape(matmul.spec.out)), view)
-    # Torch copies a leaf's gradient that has other strides than the leaf.
-    accumulated = layout.strides != packed(layout.shape).strides and _is_gradient(graph, view)
-    before = cost_of(graph, matmul.spec, matmul.a, matmul.b, copies=layout.copies + accumulated)
+    before = cost_of(graph, matmul.spec, matmul.a, matmul.b, copies=layout.copies)
     after = cost_of(graph, spec, matmul.a, matmul.b)
     if after > before and not (matmul.backward and leaves_strided(graph, view, layout)):
         matmul.kept["result"] = f"{view.name} below stays: folded, it would cost {after} for {before}"
@@ -62,14 +60,6 @@ def _shows_order(graph: Graph, matmul: Matmul, view: View) -> bool:
     """Whether the program returns a tensor whose strides show that a view reordered the dimensions of a result."""
     reorders = any(isinstance(step, Permute) and list(step.perm) != sorted(step.perm) for step in view.steps)
     return reorders and not view.copying and not matmul.backward and strides_reach_output(graph, view.out)
-
-
-def _is_gradient(graph: Graph, view: View) -> bool:
-    """Whether the backward returns what the view makes."""
-    returns = graph.bsyms[-1]
-    return view.out.name not in graph.returned and any(
-        p.name == view.out.name for bsym in (returns,) if bsym is not None for p in bsym.flat_proxy_args
-    )
 
 
 _FOLDS = {View: _fold_view, Scale: take_factor, Add: take_term, Sum: take_sum}

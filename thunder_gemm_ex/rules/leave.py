@@ -34,31 +34,17 @@ def leave_to_fusers(graph: Graph, *, keep_multiplies: bool) -> list[Declined]:
 def _computing_neighbours(graph: Graph, position: int) -> Iterator[int]:
     """Positions of the nearest operations before and after that are neither views nor matmuls."""
     bsym = graph.bsyms[position]
-    yield from _nearest(graph, [p.name for p in bsym.flat_proxy_args], lambda name: _makers(graph, name), _source)
-    yield from _nearest(graph, [p.name for p in bsym.flat_proxy_outs], graph.live_users, _result)
-
-
-def _nearest(graph: Graph, names: list[str], step, beyond) -> Iterator[int]:
-    todo, seen = list(names), set()
+    todo = [graph.makers[p.name] for p in bsym.flat_proxy_args if p.name in graph.makers]
     while todo:
-        for position in step(todo.pop()):
-            if position in seen or position in graph.matmuls:
-                continue
-            seen.add(position)
-            view = graph.view_at(position)
-            if view is None:
-                yield position
-            else:
-                todo.append(beyond(view))
-
-
-def _makers(graph: Graph, name: str) -> list[int]:
-    return [graph.makers[name]] if name in graph.makers else []
-
-
-def _source(view) -> str:
-    return view.source.name
-
-
-def _result(view) -> str:
-    return view.out.name
+        view = graph.view_at(at := todo.pop())
+        if view is not None:
+            todo += [graph.makers[view.source.name]] if view.source.name in graph.makers else []
+        elif at not in graph.matmuls:
+            yield at
+    todo = [user for p in bsym.flat_proxy_outs for user in graph.live_users(p.name)]
+    while todo:
+        view = graph.view_at(at := todo.pop())
+        if view is not None:
+            todo += graph.live_users(view.out.name)
+        elif at not in graph.matmuls:
+            yield at

@@ -12,10 +12,11 @@ import dataclasses
 import fcntl
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from thunder_gemm_ex._files import write_whole
 
 FORMAT = 1
 ATEN = "aten"  # instead of an algorithm: ATen was faster than all
@@ -60,7 +61,7 @@ class Store:
                     data = {}
                 kept = data.setdefault("gpus", {}).setdefault(gpu, {})
                 kept.update({key: dataclasses.asdict(choice) for key, choice in choices.items()})
-                self._write({"format": FORMAT, **data})
+                write_whole(self.path, json.dumps({"format": FORMAT, **data}, indent=1))
         except OSError as error:
             self._say(f"cannot be written ({error.strerror or error}); what was tuned holds for this process alone")
             return False
@@ -95,18 +96,6 @@ class Store:
         if bad:
             self._say(f"has {bad} entry(s) that make no sense; they are left out")
         return found
-
-    def _write(self, data: dict) -> None:
-        descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".tuned-", suffix=".json")
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                json.dump(data, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
 
     def _move_aside(self) -> None:
         for i in range(1000):
