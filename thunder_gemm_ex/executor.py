@@ -22,7 +22,9 @@ from thunder_gemm_ex import gradients, report
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.eager_door import open_eager_door
 from thunder_gemm_ex.emit import Symbols, emit
+from thunder_gemm_ex.engines.aten import account
 from thunder_gemm_ex.engines.choose import serves
+from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.front_door import keep_activations, open_front_door, open_scaled, teach_splitter
 from thunder_gemm_ex.front_door.entries import entered
 from thunder_gemm_ex.graph import Graph
@@ -40,6 +42,7 @@ from thunder_gemm_ex.rules.promises import decline_unpromised
 from thunder_gemm_ex.rules.say_why import say_why
 from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
+from thunder_gemm_ex.spec import Contraction
 from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
 
 # Set to 1, an error of our own reaches the user instead of leaving the program to Thunder.
@@ -127,11 +130,11 @@ class GemmExecutor(FusionExecutor):
     def _apply_rules(self, graph: Graph, options: Options, at: Progress) -> None:
         # Results first: what a result absorbs may let an operand's reshape go too, and the other way round.
         terms = options.epilogue
-        at.run(fold_results, graph, self.get_fuel, terms=terms)
+        at.run(fold_results, graph, self.get_fuel, _copies_result, terms=terms)
         at.run(fold_operands, graph, self.get_fuel)
         while terms and at.run(take_operand_factors, graph, self.get_fuel):
             at.run(fold_operands, graph, self.get_fuel)
-        at.run(fold_results, graph, self.get_fuel, terms=terms)
+        at.run(fold_results, graph, self.get_fuel, _copies_result, terms=terms)
         if options.epilogue:
             at.run(take_activations, graph, _served, self.get_fuel)
             at.run(take_derivatives, graph, _served, self.get_fuel)
@@ -166,6 +169,11 @@ class GemmExecutor(FusionExecutor):
 def _served(tensor: TensorProxy) -> bool:
     """Whether matmuls of such tensors are the cublaslt engine's, which has epilogues and every kind of numerics."""
     return serves(tensor.device.devicetype.name.lower(), to_torch_dtype(tensor.dtype))
+
+
+def _copies_result(spec: Contraction, a: TensorProxy, strides_a: tuple[int, ...], strides_b: tuple[int, ...]) -> bool:
+    """Whether the engine that serves `a` and operands with these strides makes the result of the product by a copy."""
+    return not _served(a) and "result" in account(spec, Terms(), strides_a, strides_b)[1]
 
 
 gemm_ex = GemmExecutor()

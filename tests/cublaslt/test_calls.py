@@ -78,11 +78,33 @@ def test_a_negative_view_is_never_read_as_it_lies(everywhere, shape, dtype):
     assert torch.equal(negative.clone(), positive)
 
 
-def test_the_template_of_a_guess_keeps_no_memory(everywhere):
-    assert_product(torch.randn(5, 8), torch.randn(6, 8))
-    _, template, _ = choose._guesses[SPEC]
-    assert template.untyped_storage().nbytes() == 0
-    assert choose.run_gemm(torch.randn(5, 8), torch.randn(6, 8), SPEC).untyped_storage().nbytes() == 5 * 6 * 4
+@pytest.mark.parametrize("shape", [(5, 6), (5, 1), (1,), ()], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_outputs_are_made_as_torch_makes_them(shape, dtype):
+    like = torch.randn(2, 2, dtype=dtype)
+    out, wanted = cublaslt_calls.outputs(like, shape)(), like.new_empty(shape)
+    assert (out.shape, out.stride(), out.dtype, out.device) == (wanted.shape, wanted.stride(), dtype, wanted.device)
+    assert out.untyped_storage().nbytes() == wanted.untyped_storage().nbytes()
+
+
+def test_every_output_has_memory_of_its_own():
+    new = cublaslt_calls.outputs(torch.randn(2, 2), (5, 6))
+    first, second = new(), new()
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_outputs_in_inference_mode_are_inference_tensors(everywhere):
+    x, w = torch.randn(5, 8), torch.randn(6, 8)
+    assert not choose.run_gemm(x, w, SPEC).is_inference()
+    with torch.inference_mode():
+        assert choose.run_gemm(x, w, SPEC).is_inference()
+
+
+def test_without_torchs_quick_allocator_empty_like_makes_outputs(monkeypatch):
+    monkeypatch.setattr(cublaslt_calls, "_empty_cpu", None)
+    new = cublaslt_calls.outputs(torch.randn(2, 2), (5, 6))
+    assert new.args[0].untyped_storage().nbytes() == 0  # what it is like keeps no memory
+    assert (new().shape, new().untyped_storage().nbytes()) == ((5, 6), 5 * 6 * 4)
 
 
 def test_results_are_ordinary_tensors(everywhere):

@@ -76,6 +76,15 @@ def test_the_tensors_device_is_used_and_the_current_one_stays(xw):
     assert_right(spec_of(SPEC, (256, 512), (384, 512)), x, w, out)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one device")
+def test_a_device_that_is_current_no_longer_is_still_the_outputs(xw):
+    product(*xw)
+    with torch.cuda.device(1):
+        out = product(*xw)
+    assert out.device.index == 0
+    assert_right(spec_of(SPEC, (256, 512), (384, 512)), *xw, out)
+
+
 def test_the_workspace_is_nvidias_advice(xw):
     major = torch.cuda.get_device_capability()[0]
     op = Operation(spec_of("m k, n k -> m n", (256, 512), (384, 512)))

@@ -49,6 +49,7 @@ PROGRAMS = {
         _shared("mlp_gelu", program={"d": 64}, b=2, s=24, d=64),
         _shared("neva_g23", scale=64, requires_grad=True),
         _shared("mistral_rope", seq=16, requires_grad=True),
+        _tokens(decoders.NanoGPT),
         _tokens(decoders.NanoGPT, LARGE),
         _hidden(decoders.LlamaBlock, LARGE),
         _hidden(decoders.LoRAAttention),

@@ -8,6 +8,12 @@ from tests.checks import jit
 from thunder_gemm_ex.engines import choose
 
 
+@pytest.fixture(autouse=True)
+def nothing_decided_before():
+    """Decisions are the process's: other tests' calls of the same specs would be rows here too."""
+    choose.forget()
+
+
 def scores(q, k):
     return torch.matmul(q.transpose(1, 2), k.transpose(1, 2).transpose(-1, -2)) * 0.5
 

@@ -20,7 +20,7 @@ __all__ = ["Decision", "Site", "checked_calls", "everywhere", "forget", "run_gem
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
 _guesses = sites.guesses
-_TENSOR, _PARAMETER, _empty_like = torch.Tensor, torch.nn.Parameter, torch.empty_like
+_TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
 _direct_calls: dict[str, Callable] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
@@ -62,10 +62,10 @@ def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=
         return epilogues.run(site, sites.forced, spec, epilogue, mode, a, b, bias, alpha, beta, aux)
     if spec in _guesses:
         # Written out here: a call more would cost as much as all of these lines.
-        run, template, flags = _guesses[spec]
+        run, new, flags = _guesses[spec]
         type_a, type_b = type(a), type(b)
         if (type_a is _TENSOR or type_a is _PARAMETER) and (type_b is _TENSOR or type_b is _PARAMETER):
-            out = _empty_like(template)
+            out = new()
             if run(a, b, out, flags()) == 0:
                 return out
     call = _direct_calls.get(spec)

@@ -5,6 +5,7 @@ Beside `choose`, which asks here for every signature once; what comes back is ca
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,9 +19,9 @@ from thunder_gemm_ex.spec import Contraction
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-# (run, template, flags): run(a, b, torch.empty_like(template), flags()) is 0 and has computed where a and b are as they were
-# when this was decided; the extension compares shapes, strides, dtypes and devices, and sees where a neg bit may be.
-Guess = tuple[Callable[..., int], torch.Tensor, Callable[[], int]]
+# (run, new, flags): run(a, b, new(), flags()) is 0 and has computed where a and b are as they were when this was decided;
+# the extension compares shapes, strides, dtypes and devices, and sees where a neg bit may be.
+Guess = tuple[Callable[..., int], Callable[[], torch.Tensor], Callable[[], int]]
 
 
 class Found(NamedTuple):
@@ -164,7 +165,26 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
 
 
 def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Guess:
-    # What the output is like; it keeps no memory. empty_like is the quickest of torch's ways to allocate.
+    return bound.plain, outputs(like, shape), flags
+
+
+# What Inductor's own programs allocate with: past the dispatcher, in half of empty_like's time.
+_allocators = getattr(torch._C._dynamo, "guards", None)
+_empty_cpu = getattr(_allocators, "_empty_strided_cpu", None)
+_empty_cuda = getattr(_allocators, "_empty_strided_cuda", None)
+
+
+def outputs(like: torch.Tensor, shape) -> Callable[[], torch.Tensor]:
+    """A function that does `new_output(like, shape)`, by the quickest way that this torch has.
+
+    Torch's allocator for CUDA takes the device that is current; where that is another one than `like`'s, now or at a call,
+    the extension sees an output elsewhere and refuses it.
+    """
     template = like.detach().new_empty(shape)
-    template.untyped_storage().resize_(0)
-    return bound.plain, template, flags
+    allocate = _empty_cpu if like.device.type == "cpu" else None
+    if like.is_cuda and like.device.index == torch.cuda.current_device():
+        allocate = _empty_cuda
+    if allocate is not None:
+        return functools.partial(allocate, tuple(template.shape), template.stride(), like.dtype)
+    template.untyped_storage().resize_(0)  # it only says what the output is like
+    return functools.partial(torch.empty_like, template)

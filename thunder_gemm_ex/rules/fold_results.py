@@ -8,17 +8,38 @@ matmul.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from thunder.core.proxies import TensorProxy
+
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale, Sum, View
 from thunder_gemm_ex.rules.convolutions import follows_input
-from thunder_gemm_ex.rules.layout import cost_of, leaves_strided, packed, strides_reach_output, viewed
+from thunder_gemm_ex.rules.joiners import JOINERS
+from thunder_gemm_ex.rules.layout import (
+    Layout,
+    cost_of,
+    layout_of,
+    leaves_strided,
+    packed,
+    strides_reach_output,
+    viewed,
+    views_from,
+)
 from thunder_gemm_ex.rules.sums import take_sum
 from thunder_gemm_ex.rules.terms import take_factor, take_term
-from thunder_gemm_ex.spec import Permute, fold_result
+from thunder_gemm_ex.spec import Contraction, Permute, fold_result
+
+# (spec, a, a's strides, b's strides) -> whether the engine that serves such tensors makes the result by a copy.
+CopiesResult = Callable[[Contraction, TensorProxy, tuple[int, ...], tuple[int, ...]], bool]
 
 
-def fold_results(graph: Graph, fuel, *, terms: bool = True) -> None:
+def fold_results(graph: Graph, fuel, copies_result: CopiesResult, *, terms: bool = True) -> None:
     """Fold what is worth folding into the result of every matmul; without `terms` neither factors nor what is added."""
-    folds = _FOLDS | ({} if terms else {Scale: None, Add: None})
+
+    def fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
+        return _fold_view(graph, matmul, view, fuel, copies_result)
+
+    folds = {View: fold_view, Sum: take_sum} | ({Scale: take_factor, Add: take_term} if terms else {})
     for matmul in list(graph.matmuls.values()):
         while _fold_one(graph, matmul, folds, fuel):
             pass
@@ -32,7 +53,7 @@ def _fold_one(graph: Graph, matmul: Matmul, folds: dict, fuel) -> bool:
     return fold is not None and fold(graph, matmul, kind, fuel)
 
 
-def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
+def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel, copies_result: CopiesResult) -> bool:
     spec = fold_result(matmul.spec, view.steps)
     if spec is None:
         matmul.kept["result"] = f"{view.name} below stays: it cannot be stated in labels"
@@ -45,6 +66,12 @@ def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
     after = cost_of(graph, spec, matmul.a, matmul.b)
     if after > before and not (matmul.backward and leaves_strided(graph, view, layout)):
         matmul.kept["result"] = f"{view.name} below stays: folded, it would cost {after} for {before}"
+        return False
+    joiner = _joined_below(graph, matmul, view, layout, copies_result)
+    if joiner:
+        matmul.kept["result"] = (
+            f"{view.name} below stays: {joiner} copies what it gives anyway, in whatever order it lies"
+        )
         return False
     if not fuel():
         return False
@@ -62,4 +89,19 @@ def _shows_order(graph: Graph, matmul: Matmul, view: View) -> bool:
     return reorders and not view.copying and not matmul.backward and strides_reach_output(graph, view.out)
 
 
-_FOLDS = {View: _fold_view, Scale: take_factor, Add: take_term, Sum: take_sum}
+def _joined_below(graph: Graph, matmul: Matmul, view: View, layout: Layout, copies_result: CopiesResult) -> str:
+    """What reads the result through views that copy nothing, where folding them would mean a copy; "" if nothing does."""
+    spec: Contraction | None = matmul.spec
+    views = views_from(graph, view)
+    for below in views:
+        spec = fold_result(spec, below.steps) if spec is not None else None
+        layout = layout if below is view else viewed(layout, below)
+    users = graph.live_users(views[-1].out.name)
+    names = [JOINERS.get(graph.bsyms[user].sym.id, "") for user in users]
+    if spec is None or layout.copies or views[-1].out.name in graph.returned or not all(names):
+        return ""
+    if cost_of(graph, spec, matmul.a, matmul.b) > cost_of(graph, matmul.spec, matmul.a, matmul.b):
+        return ""
+    strides = [layout_of(graph, x).strides for x in (matmul.a, matmul.b)]
+    before, after = (copies_result(made, matmul.a, *strides) for made in (matmul.spec, spec))
+    return next(iter(names), "") if after and not before else ""

@@ -13,6 +13,7 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Cast, Graph, Scale, View, is_backward
+from thunder_gemm_ex.rules.joiners import JOINERS, hands_strides_on
 from thunder_gemm_ex.spec import Broadcast, Contraction, Cost, Permute, Reshape, Step, cost
 from thunder_gemm_ex.spec.cost import from_dims
 
@@ -103,8 +104,8 @@ def reshaped_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tupl
     return tuple(reversed(found))
 
 
-# Operations whose result never takes its strides from an operand: what feeds them may change its layout freely.
-_FRESH_STRIDES = {PrimIDs.CAT, "cat", "torch.cat", PrimIDs.EMBEDDING, "embedding"}
+# Operations whose result never takes its strides from an operand.
+_FRESH_STRIDES = {PrimIDs.EMBEDDING, "embedding"}
 
 
 def strides_reach_output(graph: Graph, proxy: TensorProxy) -> bool:
@@ -115,19 +116,34 @@ def strides_reach_output(graph: Graph, proxy: TensorProxy) -> bool:
         if name in graph.returned:
             return True
         for position in graph.users.get(name, ()):
-            if position in seen or _makes_fresh_strides(graph, position):
+            if position in seen or _makes_fresh_strides(graph, position, name):
                 continue
             seen.add(position)
             todo.extend(p.name for p in graph.bsyms[position].flat_proxy_outs)
     return False
 
 
-def _makes_fresh_strides(graph: Graph, position: int) -> bool:
+def _makes_fresh_strides(graph: Graph, position: int, read: str) -> bool:
     bsym = graph.bsyms[position]
     if bsym is None or position in graph.matmuls or is_backward(bsym) or bsym.sym.id in _FRESH_STRIDES:
         return True
+    if bsym.sym.id in JOINERS:
+        layout = layout_of(graph, next(p for p in bsym.flat_proxy_args if p.name == read))
+        return not hands_strides_on(bsym, layout.shape, layout.strides)
     view = graph.view_at(position)
     return view is not None and layout_of(graph, view.out).copies > layout_of(graph, view.source).copies
+
+
+def views_from(graph: Graph, view: View) -> list[View]:
+    """`view`, and below it each view that is the only user of the one before."""
+    views = [view]
+    while True:
+        out = views[-1].out.name
+        users = graph.live_users(out)
+        below = graph.view_at(users[0]) if len(users) == 1 and out not in graph.returned else None
+        if below is None:
+            return views
+        views.append(below)
 
 
 def leaves_strided(graph: Graph, view: View, layout: Layout) -> bool:
@@ -135,16 +151,14 @@ def leaves_strided(graph: Graph, view: View, layout: Layout) -> bool:
 
     Autograd copies such a gradient into its leaf's strides, whatever the GEMM would have cost that writes it so.
     """
-    while True:
-        users = graph.live_users(view.out.name)
-        if layout.copies or len(users) != 1 or view.out.name in graph.returned:
-            return False
-        if graph.bsyms[users[0]].sym.id is PrimIDs.RETURN:
-            return layout.strides != packed(layout.shape).strides
-        view = graph.view_at(users[0])
-        if view is None:
-            return False
-        layout = viewed(layout, view)
+    views = views_from(graph, view)
+    for below in views[1:]:
+        layout = viewed(layout, below)
+    out = views[-1].out.name
+    users = graph.live_users(out)
+    if layout.copies or len(users) != 1 or out in graph.returned:
+        return False
+    return graph.bsyms[users[0]].sym.id is PrimIDs.RETURN and layout.strides != packed(layout.shape).strides
 
 
 def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:
