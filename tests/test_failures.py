@@ -10,7 +10,15 @@ import thunder_gemm_ex as gx
 from tests.checks import all_names, assert_as_eager, decisions, jit
 from thunder_gemm_ex import executor
 
-RULES = ["Graph", "find_matmuls", "find_scaled", "decline_unpromised", "leave_to_fusers", "fold_results", "fold_operands"]
+RULES = [
+    "Graph",
+    "find_matmuls",
+    "find_scaled",
+    "decline_unpromised",
+    "leave_to_fusers",
+    "fold_results",
+    "fold_operands",
+]
 RULES += ["take_operand_factors", "take_activations", "take_derivatives", "take_bias_gradients", "mark_multiplies"]
 RULES += ["say_why", "give_back", "keep_slices", "emit"]
 
