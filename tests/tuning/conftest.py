@@ -16,13 +16,17 @@ def aligned(tensor):
     return inside.copy_(tensor)
 
 
+def _aligned_output(size, stride, dtype):
+    return aligned(torch.empty_strided(size, stride, dtype=dtype))
+
+
 @pytest.fixture
 def everywhere(double, tmp_path, monkeypatch):  # noqa: F811
     """The cublaslt engine takes CPU tensors; nothing that is tuned outlives the test."""
     monkeypatch.setenv("THUNDER_GEMM_EX_CACHE", str(tmp_path / "cache"))
     # On CUDA all of torch's memory is aligned to 512 bytes; on CPU to 64, which makes plans of one problem differ.
     monkeypatch.setattr(cublaslt_calls, "new_output", lambda a, shape: aligned(a.new_empty(shape)))
-    monkeypatch.setattr(choose, "_empty_like", lambda like: aligned(torch.empty(like.shape)))
+    monkeypatch.setattr(cublaslt_calls, "_empty_cpu", _aligned_output)
     with choose.everywhere():
         yield double
         forget_tuned()
