@@ -2,6 +2,8 @@
 // it reads from the real library's descriptors through the public GetAttribute calls; what the documentation says is
 // refused it refuses with a status. It shows that a call is well-formed and computes the right thing, not which kernel
 // would run.
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -28,6 +30,9 @@ struct Problem {
 };
 constexpr size_t kRemembered = 4096;
 std::mutex remembering;
+// A forked child has to find it open, whoever held it in the parent.
+const int at_fork =
+    pthread_atfork([] { remembering.lock(); }, [] { remembering.unlock(); }, [] { remembering.unlock(); });
 std::deque<Problem> remembered;
 
 int count(Entry entry) {
