@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.machine import machine
 from benchmarks.results import Results
 
-SUITES = ("rope", "attention", "programs", "overhead", "compile", "shapes")
+SUITES = ("rope", "attention", "programs", "overhead", "small", "compile", "shapes")
 # What --suite takes beside the suites themselves.
 GROUPS = {
     "cpu": ("rope", "attention", "programs", "overhead"),

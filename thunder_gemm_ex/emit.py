@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -16,6 +17,7 @@ from thunder.executors.torchex import ex as torch_executor
 
 from thunder_gemm_ex.graph import Cast, Graph, Matmul
 from thunder_gemm_ex.rules.layout import strides_reach_output
+from thunder_gemm_ex.rules.small import UNROLLED
 from thunder_gemm_ex.spec import Contraction, atoms_of, print_spec
 from thunder_gemm_ex.spec.contraction import Dims
 
@@ -44,15 +46,11 @@ def emit(graph: Graph, symbols: Symbols) -> TraceCtx:
         return graph.trace
     trace = from_trace(graph.trace)
     bound: list[BoundSymbol] = []
-    casts = defaultdict(list)
-    for cast in graph.casts:
-        casts[cast.position].append(cast)
+    inserted = _inserted(trace, graph)
     for position, bsym in enumerate(graph.bsyms):
         matmul = graph.matmuls.get(position)
-        bound.extend(
-            made for cast in casts[position] for made in _cast(trace, cast, graph.trace.bound_symbols[position])
-        )
-        if bsym is None:
+        bound.extend(inserted[position])
+        if bsym is None or (matmul is not None and matmul.before is not None):
             continue
         if position in graph.views_of_torch:
             bound.extend(_by_torch(trace, bsym))
@@ -64,6 +62,17 @@ def emit(graph: Graph, symbols: Symbols) -> TraceCtx:
             bound.append(_gemm(trace, matmul, symbols))
     trace.bound_symbols = bound
     return dce(trace)
+
+
+def _inserted(trace: TraceCtx, graph: Graph) -> defaultdict[int, list[BoundSymbol]]:
+    """What goes before an operation, by its position: multiplies that are written where they are read, and casts."""
+    before = defaultdict(list)
+    for matmul in graph.matmuls.values():
+        if matmul.before is not None:
+            before[matmul.before] += _multiply(trace, graph, matmul)
+    for cast in graph.casts:
+        before[cast.position] += _cast(trace, cast, graph.trace.bound_symbols[cast.position])
+    return before
 
 
 def _changes(graph: Graph, symbols: Symbols) -> bool:
@@ -158,14 +167,17 @@ def _multiply(trace: TraceCtx, graph: Graph, matmul: Matmul) -> list[BoundSymbol
 
 
 def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
-    """alpha * a * b + beta * bias, broadcast; 16-bit types with terms compute in float32 and round once, as a GEMM does."""
+    """alpha * a * b + beta * bias, broadcast, and summed over k. In 16-bit types all but a bare product is computed in
+    float32 and rounded once, as a GEMM does."""
     spec, dtype = matmul.spec, matmul.out.dtype
     groups = _groups(spec)
-    parts = [_aligned(spec, p, getattr(spec, name), groups) for name, p in matmul.operands()]
-    wide = (matmul.scaled or matmul.bias is not None) and dtype in (dtypes.bfloat16, dtypes.float16)
+    inside = {"a": (*groups, spec.k), "b": (*groups, spec.k)} if spec.k else {}
+    parts = [_aligned(spec, p, getattr(spec, name), inside.get(name, groups)) for name, p in matmul.operands()]
+    terms = bool(spec.k) or matmul.scaled or matmul.bias is not None
+    wide = terms and dtype in (dtypes.bfloat16, dtypes.float16)
     if wide:
         parts = [ltorch.to(p, dtypes.float32) for p in parts]
-    made = ltorch.mul(parts[0], parts[1])
+    made = _summed(parts[0], parts[1], spec.extent(spec.k)) if spec.k else ltorch.mul(parts[0], parts[1])
     if matmul.scaled:
         made = ltorch.mul(made, matmul.alpha)
     if len(parts) == 3:
@@ -176,6 +188,14 @@ def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
     if keep_strides and _order_may_differ(spec):
         made = ltorch.contiguous(made)
     return made
+
+
+def _summed(a: TensorProxy, b: TensorProxy, k: int) -> TensorProxy:
+    """The sum over the last dimension, of size k, of a * b: multiply-adds where there are few of them."""
+    if k > UNROLLED:
+        return ltorch.sum(ltorch.mul(a, b), -1)
+    products = [ltorch.mul(ltorch.select(a, -1, i), ltorch.select(b, -1, i)) for i in range(k)]
+    return functools.reduce(ltorch.add, products)
 
 
 def _groups(spec: Contraction) -> Dims:

@@ -27,7 +27,7 @@ from thunder_gemm_ex.engines.choose import serves
 from thunder_gemm_ex.engines.terms import Terms
 from thunder_gemm_ex.front_door import keep_activations, open_front_door, open_scaled, teach_splitter
 from thunder_gemm_ex.front_door.entries import entered
-from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.rules.activations import take_activations
 from thunder_gemm_ex.rules.bias_gradients import take_bias_gradients
 from thunder_gemm_ex.rules.derivatives import take_derivatives
@@ -42,6 +42,7 @@ from thunder_gemm_ex.rules.promises import decline_unpromised
 from thunder_gemm_ex.rules.say_why import say_why
 from thunder_gemm_ex.rules.scaled import find_scaled
 from thunder_gemm_ex.rules.slices import keep_slices
+from thunder_gemm_ex.rules.small import judge, mark_small
 from thunder_gemm_ex.spec import Contraction
 from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, read_options
 
@@ -117,7 +118,7 @@ class GemmExecutor(FusionExecutor):
         declined += at.run(find_scaled, graph)
         declined += at.run(decline_unpromised, graph, options.numerics, _served)
         if options.claim == "patterns" and options.numerics == "torch":
-            declined += at.run(leave_to_fusers, graph, keep_multiplies=options.small != "off")
+            declined += at.run(leave_to_fusers, graph, lambda matmul: _is_pointwise(graph, matmul, options.small))
         self._apply_rules(graph, options, at)
         rewritten = at.run(emit, graph, Symbols(gemm, scaled_gemm, kernels, options.numerics))
         changed = rewritten is not trace
@@ -141,6 +142,7 @@ class GemmExecutor(FusionExecutor):
             at.run(take_bias_gradients, graph, _served, self.get_fuel)
         if options.small != "off":
             at.run(mark_multiplies, graph, self.get_fuel)
+            at.run(mark_small, graph, options.small, self.get_fuel)
         at.run(say_why, graph)
         at.run(give_back, graph, options.claim, options.numerics)
         at.run(keep_slices, graph, self.get_fuel)
@@ -169,6 +171,11 @@ class GemmExecutor(FusionExecutor):
 def _served(tensor: TensorProxy) -> bool:
     """Whether matmuls of such tensors are the cublaslt engine's, which has epilogues and every kind of numerics."""
     return serves(tensor.device.devicetype.name.lower(), to_torch_dtype(tensor.dtype))
+
+
+def _is_pointwise(graph: Graph, matmul: Matmul, small: str) -> bool:
+    """Whether a matmul is to be pointwise work, which joins a region at least as well as the matmul does."""
+    return judge(graph, matmul, small)[0] is not None if matmul.spec.k else small != "off"
 
 
 def _copies_result(spec: Contraction, a: TensorProxy, strides_a: tuple[int, ...], strides_b: tuple[int, ...]) -> bool:

@@ -136,7 +136,10 @@ class Options:
 
 _ALLOWED = {
     "gemm_claim": (("patterns", "all"), "Which matmuls become gemm: those with something to fold, or all."),
-    "gemm_small": (("k1", "off"), "Which small matmuls become pointwise operations: those with K=1, or none."),
+    "gemm_small": (
+        ("k1", "vector", "small", "off"),
+        "Which matmuls become pointwise operations: with K=1, with m or n of 1 too, small ones too, or none.",
+    ),
     "gemm_numerics": (
         MODES,
         "How sums may be rounded: as torch's flags say, strictly, or alike for any number of rows.",

@@ -37,6 +37,7 @@ class Graph:
         self.makers: dict[str, int] = {}
         self.users: dict[str, list[int]] = defaultdict(list)
         self.mutated: set[str] = set()
+        self.mutations: list[int] = []
         self.returned: set[str] = set()
         # Positions of views that are to be torch's own, whatever a fuser would make of them.
         self.views_of_torch: set[int] = set()
@@ -56,6 +57,7 @@ class Graph:
             self.makers.setdefault(proxy.name, position)
         if bsym.sym.id in _MUTATIONS or any(s.sym.id in _MUTATIONS for s in bsym.subsymbols):
             self.mutated.update(p.name for p in bsym.flat_proxy_args)
+            self.mutations.append(position)
         if bsym.sym.id is PrimIDs.RETURN:
             self.returned.update(_forward_outputs(bsym))
 

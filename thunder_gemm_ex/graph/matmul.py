@@ -53,6 +53,8 @@ class Matmul:
     bytes_saved: int = 0
     decision: str = "claimed"
     reason: str = ""
+    # Where it is written if not in its own place: right before the operation at this position.
+    before: int | None = None
 
     @property
     def backward(self) -> bool:

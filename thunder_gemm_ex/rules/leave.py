@@ -7,20 +7,20 @@ relative to torchcompile alone (one thread, processor time): attention_bshd forw
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.graph import Graph, Matmul
 from thunder_gemm_ex.rules.find import Declined
 
 
-def leave_to_fusers(graph: Graph, *, keep_multiplies: bool) -> list[Declined]:
+def leave_to_fusers(graph: Graph, keep: Callable[[Matmul], bool]) -> list[Declined]:
     """Take the matmuls that are better off in a fuser's region out of `graph.matmuls`; they stay as they were.
 
-    With `keep_multiplies` those that sum nothing stay here: multiplies join a region at least as well.
+    Those that `keep` names stay here: as pointwise work they join a region at least as well.
     """
     left = []
     for position, matmul in list(graph.matmuls.items()):
-        if keep_multiplies and not matmul.spec.k:
+        if keep(matmul):
             continue
         fuser = graph.fuser_of(position)
         if fuser is not None and any(graph.fused(p) for p in _computing_neighbours(graph, position)):
