@@ -89,7 +89,9 @@ def test_dtensors_fare_as_without_the_executor(mesh, name, door):
 @pytest.mark.parametrize("ours", [True, False], ids=["with us", "without us"])
 def test_thunder_has_no_gradient_of_a_linear_of_dtensors(mesh, ours):
     x, w = distributed(mesh, (3, 4), (5, 4))
-    with pytest.raises(RuntimeError, match="Failed to find a gradient transform for bound symbol .*dtensor_linear_prim"):
+    with pytest.raises(
+        RuntimeError, match=r"Failed to find a gradient transform for bound symbol .*dtensor_linear_prim"
+    ):
         thunder.jit(linear, executors=gx.executors() if ours else None)(x, w.requires_grad_())
 
 
@@ -108,14 +110,14 @@ def test_matmuls_of_local_tensors_fold(mesh, door):
 def test_gemm_refuses_a_dtensor_by_name(mesh):
     x, w = distributed(mesh, (3, 4), (4, 5))
     for args, name in (((x, w), "a"), ((x.to_local(), w), "b")):
-        with pytest.raises(TypeError, match=f"^{name} must be a plain torch.Tensor, was DTensorProxy$"):
+        with pytest.raises(TypeError, match=rf"^{name} must be a plain torch\.Tensor, was DTensorProxy$"):
             thunder.jit(lambda a, b: gx.gemm(a, b), executors=gx.executors())(*args)
 
 
 def test_scaled_mm_refuses_a_dtensor_by_name(mesh):
     x, w = (t.to(torch.float8_e4m3fn) for t in (torch.randn(16, 16), torch.randn(16, 16).t()))
     x, one = distribute_tensor(x.float(), mesh, [Replicate()]), torch.tensor(1.0)
-    with pytest.raises(TypeError, match="^input must be a plain torch.Tensor, was DTensorProxy$"):
+    with pytest.raises(TypeError, match=r"^input must be a plain torch\.Tensor, was DTensorProxy$"):
         thunder.jit(lambda *args: torch._scaled_mm(*args), executors=gx.executors())(x, w, one, one)
 
 

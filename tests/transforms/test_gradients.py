@@ -1,6 +1,6 @@
 """Thunder's own function transforms over programs that the executor takes: grad, value_and_grad, vjp, traces in traces.
 
-Thunder 0.2.6 has no vmap and no jvp; torch's around a compiled function are in test_refused.
+Thunder 0.2.6 has no vmap and no jvp: torch's dual tensors go through a compiled function, the rest is in test_refused.
 """
 
 import pytest
@@ -9,9 +9,10 @@ import thunder.torch as ltorch
 import torch
 from thunder.core.transforms import grad, value_and_grad, vjp
 from thunder.executors.passes import transform_for_execution
+from torch.autograd import forward_ad
 
 import thunder_gemm_ex as gx
-from tests.checks import assert_close_to_float64, flat, specs
+from tests.checks import assert_close_to_float64, decisions, flat, jit, specs
 from tests.lab import computations, names
 
 
@@ -114,3 +115,36 @@ def test_a_trace_beside_another_is_not_part_of_it():
     assert executed(trace, *args)[1] == ["gemm"]
     ours, _ = executed(inside[0], *args)
     assert_close_to_float64(ours[0], program(*args), program(*(t.double() for t in args)))
+
+
+linear = torch.nn.functional.linear
+# By name: a program of operands with these shapes, each carried out by another expression of the aten engine.
+FORWARD = {
+    "one call": (lambda x, w: x @ w.t(), (3, 4), (5, 4)),
+    "copies": (lambda x, w: linear(x.transpose(0, 1), w), (2, 3, 4), (5, 4)),
+    "a bias": (lambda x, w, b: linear(x.transpose(0, 1), w, b), (2, 3, 4), (5, 4), (5,)),
+    "terms": (lambda c, a, b: torch.addmm(c, a.t(), b, alpha=0.5, beta=2.0), (4, 5), (3, 4), (3, 5)),
+    "a factor": (lambda a, b: a.t() @ b * 0.5, (3, 4), (3, 5)),
+    "batches": (lambda a, b: (a.transpose(1, 2) @ b.permute(0, 2, 3, 1)).transpose(1, 2), (2, 3, 4, 5), (2, 6, 4, 5)),
+    "a multiply": (lambda a, b: a.t() @ b, (1, 4), (1, 5)),
+    "a loop": (lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1), (2, 512, 2, 64), (2, 512, 2, 64)),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_tangents_go_through_a_compiled_program(name):
+    """Forward-mode AD, which refuses calls that write into a tensor: a loop over batches then is one call."""
+    fn, *shapes = FORWARD[name]
+    primals, tangents = ([torch.randn(shape) for shape in shapes] for _ in range(2))
+    jfn = jit(fn)
+
+    def tangent(fn, dtype):
+        with forward_ad.dual_level():
+            duals = [forward_ad.make_dual(p.to(dtype), t.to(dtype)) for p, t in zip(primals, tangents)]
+            return forward_ad.unpack_dual(fn(*duals)).tangent
+
+    exact = tangent(fn, torch.float64)
+    assert_close_to_float64(tangent(jfn, torch.float32), tangent(fn, torch.float32), exact)
+    assert decisions(jfn) == ["multiply" if name == "a multiply" else "claimed"]
+    if name == "a loop":
+        assert [run.calls for row in gx.explain(jfn).rows for run in row.runs] == [2]

@@ -5,6 +5,7 @@ import copy
 import pytest
 import thunder
 import torch
+from thunder.dynamo import thunderfx
 
 import thunder_gemm_ex as gx
 from tests.checks import assert_close_to_float64, decisions, specs
@@ -171,7 +172,7 @@ def test_a_modules_own_state_is_loaded(pair, way):
 
 
 def test_tensors_put_in_place_of_parameters_are_used(pair):
-    """One of them with other strides than the parameter had; a weight tied by the module is tied no more, as Thunder has it."""
+    """One of them with other strides than the parameter had; a tied weight is tied no more, as Thunder has it."""
     module, jm = pair
     state = {name: torch.randn_like(value) for name, value in jm.state_dict().items()}
     state["middle.weight"] = torch.randn(12, 12).t()
@@ -194,3 +195,29 @@ def test_gradients_accumulate_over_calls(pair):
     _, _, *once = call(module, x)
     for p, g in zip(module.parameters(), once):
         torch.testing.assert_close(p.grad, 4 * g)
+
+
+def test_functional_call_by_thunderfx():
+    """Dynamo sees through it: the weights are those that the call names, and each call's own."""
+    module = torch.nn.Linear(8, 12)
+
+    def program(weights, x):
+        return torch.func.functional_call(module, weights, (x.transpose(0, 1),))
+
+    torch._dynamo.reset()
+    compiled = thunderfx(program, executors=gx.executors())
+    x = torch.randn(2, 3, 8)
+    for _ in range(2):
+        weights = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+        torch.testing.assert_close(compiled(weights, x), program(weights, x))
+    assert specs(compiled) == ["b a k, n k, n -> a b n"]
+
+
+def test_no_sync_of_a_module_that_is_on_one_process(pair):
+    module, jm = pair
+    x = torch.randn(2, 3, 8)
+    with jm.no_sync():
+        jm(x).sum().backward()
+    _, _, *gradients = call(module, x)
+    for p, g in zip(module.parameters(), gradients):
+        torch.testing.assert_close(p.grad, g)

@@ -1,6 +1,7 @@
 """Programs compiled and called in several threads at once: values are right, and no report tells of another's matmuls."""
 
 import concurrent.futures
+import sys
 import threading
 
 import pytest
@@ -25,6 +26,15 @@ PROGRAMS = {
     ),
 }
 TIMES = 6
+
+
+@pytest.fixture(autouse=True)
+def restless():
+    """Threads change places every 10 us, and so within every step of a compilation."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
 
 
 def together(*works):
@@ -87,7 +97,8 @@ def test_one_program_is_compiled_by_several_threads():
     name = "a transposed weight"
     for _ in range(TIMES):
         jfn = jit(PROGRAMS[name][0])
-        for seed, ours in enumerate(together(*(lambda s=s: compute(jfn, operands(name, s)) for s in range(3)))):
+        works = [lambda jfn=jfn, seed=seed: compute(jfn, operands(name, seed)) for seed in range(3)]
+        for seed, ours in enumerate(together(*works)):
             assert_right(ours, name, seed)
         assert specs(jfn) == alone(name)
 
