@@ -8,9 +8,12 @@ from thunder.core.transforms import add_transform
 from thunder.distributed import FSDPBucketingStrategy, FSDPType, ddp, fsdp
 from thunder.distributed.tensor_parallel.column_wise import TransformForColumnWiseParallel as ColumnWise
 from thunder.distributed.tensor_parallel.row_wise import TransformForRowWiseParallel as RowWise
+from thunder.plugins import DDP, FSDP
 
 import thunder_gemm_ex as gx
 from tests.checks import specs
+from tests.lab import NVFUSER_INSTALLED
+from tests.transforms import collectives
 from tests.transforms.processes import WORLD
 
 GATHERS = "torch_all_gather_prim_impl"
@@ -76,8 +79,15 @@ CASES += [("jit of torch", "", ours, False) for ours in (True, False)]
 CASES += [(kind, "", ours, False) for kind in ("column", "row") for ours in (True, False)]
 
 
+# Thunder's recipe, which wants nvFuser, and plugins instead of its functions.
+CASES += [(f"{kind} plugin", "", True, False) for kind in ("ddp", "fsdp") if NVFUSER_INSTALLED]
+CASES += [(name, "", True, False) for name in collectives.PROGRAMS]
+
+
 def work(rank, case):
     kind, bucket, ours, accumulate = case
+    if kind in collectives.PROGRAMS:
+        return collectives.work(rank, kind)
     executors = gx.executors() if ours else None
     model = TwoLinears() if kind in ("column", "row") else Model()
     jm = _transformed(model, kind, bucket, executors)
@@ -103,6 +113,9 @@ def work(rank, case):
 def _transformed(model, kind, bucket, executors):
     if kind == "jit of torch":
         return thunder.jit(torch.nn.parallel.DistributedDataParallel(model), executors=executors)
+    if kind.endswith("plugin"):
+        plugin = DDP() if kind.startswith("ddp") else FSDP(device=torch.device("cpu"))
+        return thunder.compile(model, plugins=["gemm_ex", plugin])
     jm = thunder.jit(model, executors=executors)
     if kind == "torch":
         return torch.nn.parallel.DistributedDataParallel(jm)

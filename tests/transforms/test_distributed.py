@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from tests.checks import VIEWS, assert_close_to_float64
-from tests.transforms import processes, sharded
+from tests.transforms import collectives, processes, sharded
 
 SHARDED = [case for case in sharded.CASES if case[0] in ("zero2", "zero3") and case[2]]  # with us
+KINDS = ("ddp", "zero2", "zero3", "torch", "ddp plugin", "fsdp plugin")
 NOT_SYNCHRONISED = [case for case in sharded.CASES if case[0] == "zero2" and case[3]]
-DATA_PARALLEL = [
-    case for case in sharded.CASES if case[0] in ("ddp", "zero2", "zero3", "torch") and case not in NOT_SYNCHRONISED
-]
+DATA_PARALLEL = [case for case in sharded.CASES if case[0] in KINDS and case not in NOT_SYNCHRONISED]
 TENSOR_PARALLEL = [case for case in sharded.CASES if case[0] in ("column", "row")]
 
 
@@ -133,3 +132,12 @@ def test_thunder_drops_the_gradients_of_fsdp_without_synchronisation(found, case
 def test_thunder_refuses_a_module_that_torch_has_wrapped(found, ours):
     for here in found["jit of torch", "", ours, False]:
         assert "jitting DistributedDataParallel modules is not supported" in here["error"]
+
+
+@pytest.mark.parametrize("name", collectives.PROGRAMS)
+def test_collectives_between_matmuls(found, name):
+    """Nothing is read after the sum that eager reads before it, nor the other way round."""
+    for here in found[name, "", True, False]:
+        for each in zip(*here["results"], strict=True):
+            assert_close_to_float64(*each)
+        assert len(here["specs"]) == collectives.PROGRAMS[name][1]
