@@ -36,6 +36,11 @@ class Model(torch.nn.Module):
             for p in self.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
 
+    def reset_parameters(self):
+        """What Thunder calls for the module's own parameters where they come from the meta device."""
+        for p in (self.heads, self.odd):
+            torch.nn.init.zeros_(p)
+
     def forward(self, x):
         """[n, s, 8] -> [n, s, 5]"""
         h = torch.tanh(self.up(x)) + self.tied(x)
@@ -79,6 +84,8 @@ CASES += [("jit of torch", "", ours, False) for ours in (True, False)]
 CASES += [(kind, "", ours, False) for kind in ("column", "row") for ours in (True, False)]
 
 
+# A module of the meta device: sharded first, then given its weights.
+CASES += [("zero3 from meta", str(FSDPBucketingStrategy.NONE), True, False)]
 # Thunder's recipe, which wants nvFuser, and plugins instead of its functions.
 CASES += [(f"{kind} plugin", "", True, False) for kind in ("ddp", "fsdp") if NVFUSER_INSTALLED]
 CASES += [(name, "", True, False) for name in collectives.PROGRAMS]
@@ -89,7 +96,8 @@ def work(rank, case):
     if kind in collectives.PROGRAMS:
         return collectives.work(rank, kind)
     executors = gx.executors() if ours else None
-    model = TwoLinears() if kind in ("column", "row") else Model()
+    with torch.device("meta" if kind.endswith("meta") else "cpu"):
+        model = TwoLinears() if kind in ("column", "row") else Model()
     jm = _transformed(model, kind, bucket, executors)
     if kind in ("column", "row"):
         x = inputs(0).requires_grad_()
@@ -105,6 +113,7 @@ def work(rank, case):
         "out": out.detach(),
         "gradients": {name: p.grad for name, p in inner.named_parameters()},
         "input gradient": x.grad,
+        "state": inner.original_state_dict() if kind.startswith("zero") else None,
         "specs": specs(inner) if ours else None,
         **_traced(inner),
     }
@@ -125,7 +134,10 @@ def _transformed(model, kind, bucket, executors):
         return add_transform(jm, transform=_split(kind))
     strategy = FSDPType.ZERO2 if kind == "zero2" else FSDPType.ZERO3
     buckets = {str(b): b for b in FSDPBucketingStrategy}
-    return fsdp(jm, device=torch.device("cpu"), sharding_strategy=strategy, bucketing_strategy=buckets[bucket])
+    jm = fsdp(jm, device=torch.device("cpu"), sharding_strategy=strategy, bucketing_strategy=buckets[bucket])
+    if kind.endswith("meta"):
+        jm.load_original_state_dict(Model().state_dict())
+    return jm
 
 
 def _split(kind):
