@@ -47,8 +47,10 @@ def _entry(symbol: Symbol):
         if out is not None:
             raise ValueError("out is a tensor, and inside a compiled program it must be None: use the result")
         for name, value in (("a", a), ("b", b), ("bias", bias), ("c", c)):
-            if not isinstance(value, TensorProxy) and (value is not None or name in ("a", "b")):
-                raise TypeError(f"{name} must be a torch.Tensor, was {type(value).__name__}")
+            if type(value) is not TensorProxy and (value is not None or name in ("a", "b")):
+                # A DTensor's proxy is a TensorProxy too: its product would not know its shards.
+                plain = "plain " if isinstance(value, TensorProxy) else ""
+                raise TypeError(f"{name} must be a {plain}torch.Tensor, was {type(value).__name__}")
         check_options(activation, alpha, beta, c)
         fitted = resolve(spec, _shape("a", a), _shape("b", b), None if bias is None else _shape("bias", bias))
         result = symbol(*_arguments(a, b, fitted.text, bias, alpha))

@@ -57,6 +57,23 @@ def runner(source: str, terms: Terms) -> Callable:
     return strict
 
 
+def runner_of(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> tuple[str, Callable]:
+    """`expression` and what evaluates it; what torch refuses to write in place, under forward-mode AD, in one piece."""
+    source = expression(spec, terms, a, b)
+    run = runner(source, terms)
+    if not source.startswith("looped("):
+        return source, run
+    whole = runner(Joined(spec, terms, a, b).source(), terms)
+
+    def either(*operands):
+        try:
+            return run(*operands)
+        except NotImplementedError:
+            return whole(*operands)
+
+    return source, either
+
+
 def direct(spec: Contraction, terms: Terms) -> str | None:
     """The expression when one torch call means exactly `spec`, whatever the sizes and strides; else None.
 

@@ -91,8 +91,8 @@ class Site:
         return decision
 
     def _aten(self, spec: Contraction, a, b) -> Decision:
-        source = aten.expression(spec, self.terms, a.stride(), b.stride())
-        return Decision("aten", source, "", aten.runner(source, self.terms))
+        source, run = aten.runner_of(spec, self.terms, a.stride(), b.stride())
+        return Decision("aten", source, "", run)
 
     def _with_c(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
         """A bias as large as the result, or a scaled one, is the GEMM's C: seen in the order of the output."""

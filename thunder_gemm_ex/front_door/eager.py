@@ -25,6 +25,11 @@ def tensors(*values: Any) -> list[TensorProxy]:
     return [x for x in tree_flatten(values)[0] if isinstance(x, TensorProxy)]
 
 
+def of_another_kind(*values: Any) -> bool:
+    """Whether a tensor in nested arguments is more than a plain one (DTensor, a subclass): Thunder has ways of its own."""
+    return any(type(x) is not TensorProxy for x in tensors(*values))
+
+
 def static(proxies: list[TensorProxy]) -> bool:
     """Whether every size of every proxy is known when compiling."""
     return all(type(s) is int for p in proxies for s in p._shape)

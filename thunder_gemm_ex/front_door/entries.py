@@ -107,6 +107,8 @@ def _guarded(entry: Entry) -> Callable:
 
     @functools.wraps(entry.eager)
     def enter(*args, **kwargs):
+        if symbol is not None and asking.of_another_kind(args, kwargs):
+            return symbol(*args, **kwargs)
         try:
             return _state(entry, args, kwargs)
         except asking.Unstated:

@@ -31,6 +31,9 @@ def _entry(symbol: Symbol) -> Callable:
     ) -> TensorProxy:
         if scale_result is not None:
             raise ValueError("scale_result is a tensor, and inside a compiled program it must be None")
+        for name, value in (("input", input), ("mat2", mat2)):
+            if type(value) is not TensorProxy:
+                raise TypeError(f"{name} must be a plain torch.Tensor, was {type(value).__name__}")
         args = (input, mat2, scale_a, scale_b, bias, out_dtype, bool(use_fast_accum))
         fits = input.ndim == mat2.ndim == 2 and input.shape[1] == mat2.shape[0]
         if not fits or not {input.dtype, mat2.dtype} <= {dtypes.float8_e4m3fn, dtypes.float8_e5m2}:

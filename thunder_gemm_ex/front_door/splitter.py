@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from thunder_gemm_ex.front_door.entries import entered
 
@@ -34,13 +35,18 @@ def teach_splitter(executor_name: str) -> bool:
 def _asking(original: Callable, executor_name: str) -> Callable:
     def supported(node: torch.fx.Node, thunder_options: dict):
         target = getattr(torch.Tensor, node.target, None) if node.op == "call_method" else node.target
-        if target in entered and _in_use(thunder_options, executor_name):
+        if target in entered and _in_use(thunder_options, executor_name) and not _reads_another_kind(node):
             from thunder.dynamo.utils import try_execute_thunder_symbol
 
             return try_execute_thunder_symbol(entered[target], node, thunder_options)
         return original(node, thunder_options)
 
     return supported
+
+
+def _reads_another_kind(node: torch.fx.Node) -> bool:
+    """Whether the node reads a tensor that is made of others, such as a DTensor: those do not enter by this door."""
+    return any(is_traceable_wrapper_subclass(x.meta.get("example_value")) for x in node.all_input_nodes)
 
 
 def _in_use(thunder_options: dict, executor_name: str) -> bool:

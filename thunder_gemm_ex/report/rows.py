@@ -40,8 +40,9 @@ class Row:
 
     decision: "claimed", "multiply", "given back" or "declined". where: "file:line" in the user's source. sizes: what is
     multiplied once the labels are merged, {"batch", "m", "n", "k"}. layout: "NT" and so on, as PyTorch reads it.
-    engine: who computes it. runs: what was decided when it was called, empty before the first call and for what Thunder
-    computes. bytes_saved: copies that are not made any more. result: the tensor's name in the traces of
+    engine: who computes it. runs: what was decided when this spec was called with these shapes, by whichever program of
+    the process; empty before the first call and for what Thunder computes. bytes_saved: copies that are not made any
+    more. result: the tensor's name in the traces of
     program number `program`.
     """
 

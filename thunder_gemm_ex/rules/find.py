@@ -24,6 +24,8 @@ _OPS = {
     "linear": "linear",
     "torch.nn.functional.linear": "linear",
     PrimIDs.LINEAR: "linear",
+    # Of torch.distributed's tensors: declined below, since only they know their shards.
+    "dtensor_linear_prim": "linear",
     PrimIDs.CONVOLUTION: "convolution",
     "convolution": "convolution",
 }
