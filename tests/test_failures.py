@@ -20,7 +20,7 @@ RULES = [
     "fold_operands",
 ]
 RULES += ["take_operand_factors", "take_activations", "take_derivatives", "take_bias_gradients", "mark_multiplies"]
-RULES += ["say_why", "give_back", "keep_slices", "emit"]
+RULES += ["mark_small", "say_why", "give_back", "keep_slices", "emit"]
 
 
 def program(x, w, v):
