@@ -73,6 +73,8 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
     if not dtypes.is_float_dtype(batch1.dtype) and all(
         type(x) in (int, float) and math.isfinite(x) for x in (beta, alpha)
     ):
+        # Where nothing is summed it multiplies the input by the factor as it is, and refuses.
+        need(batch1.shape[-1] != 0 or type(beta) is int or beta == 0)
         beta, alpha = int(beta), int(alpha)
     # Thunder's own gradient scales the product too, and does not ignore what is scaled by 0.
     scales = any(x.requires_grad for x in (input, batch1, batch2))
