@@ -12,13 +12,13 @@ from tests.opinfos.sources import DTYPES, FURTHER, SOURCES  # noqa: E402
 
 
 def outcomes(source):
-    """("right" | "refused" | "wrong", words) of every sample: forward, gradient, errors."""
+    """("right" | "as Thunder" | "wrong", words) of every sample: forward, gradient, errors."""
     for dtype in [d for d in DTYPES + FURTHER if d in source.dtypes]:
         for grad in (False, True) if dtype in DTYPES else (False,):
             for sample in source.samples(dtype):
                 try:
                     refusal = check(source, sample, dtype, grad)
-                    yield "refused" if refusal else "right", refusal
+                    yield "as Thunder" if refusal else "right", refusal
                 except Wrong as wrong:
                     yield "wrong", f"{dtype} {'gradient' if grad else 'forward'} {wrong}"
     for sample in source.errors():
@@ -32,17 +32,17 @@ def outcomes(source):
 def main() -> int:
     """Run and print."""
     total = collections.Counter()
-    print(f"{'operation':34}{'right':>7}{'refused':>9}{'wrong':>7}")
+    print(f"{'operation':34}{'right':>7}{'as Thunder':>12}{'wrong':>7}")
     for source in SOURCES:
         found, words = collections.Counter(), collections.Counter()
         for outcome, said in outcomes(source):
             found[outcome] += 1
             words.update([f"{outcome}: {said}"] if said else [])
         total += found
-        print(f"{source.name:34}{found['right']:7}{found['refused']:9}{found['wrong']:7}", flush=True)
+        print(f"{source.name:34}{found['right']:7}{found['as Thunder']:12}{found['wrong']:7}", flush=True)
         for said, count in words.items():
             print(f"    {count} {said[:300]}", flush=True)
-    print(f"{'':34}{total['right']:7}{total['refused']:9}{total['wrong']:7}")
+    print(f"{'':34}{total['right']:7}{total['as Thunder']:12}{total['wrong']:7}")
     return 1 if total["wrong"] else 0
 
 

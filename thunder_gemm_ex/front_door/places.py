@@ -35,7 +35,9 @@ def _proxied(value: Any) -> Any:
     Thunder proxies what a program takes out of a container, and whole containers for its own symbols' calls, but not for
     those of an executor. The interpreter knows where the container came from.
     """
-    if not isinstance(value, (list, tuple, dict)) or not any(isinstance(x, torch.Tensor) for x in tree_flatten(value)[0]):
+    if not isinstance(value, (list, tuple, dict)) or not any(
+        isinstance(x, torch.Tensor) for x in tree_flatten(value)[0]
+    ):
         return value
     known = get_interpreterruntimectx()._known_wrappers.get(id(value))
     wrapper = None if known is None else known[0]()
