@@ -1,5 +1,7 @@
 """Tensors that a list, tuple or dict of a program still holds when a matmul is called with it."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -29,13 +31,13 @@ def test_an_argument_that_holds_the_operands(call, container):
         torch.testing.assert_close(ours, eager)
         for x, y in zip(torch.autograd.grad(ours.sum(), args), torch.autograd.grad(eager.sum(), args)):
             torch.testing.assert_close(x, y)
-    assert decisions(jfn) == ["claimed"] * 2
+    assert set(decisions(jfn)) == {"claimed"}
 
 
 def test_the_operands_are_guarded_as_any_input():
     jfn = jit(CALLS["multi_dot"])
     for sizes in [(3, 4, 5), (6, 2, 7)]:
-        args = [torch.randn(m, n) for m, n in zip(sizes, sizes[1:])]
+        args = [torch.randn(m, n) for m, n in itertools.pairwise(sizes)]
         torch.testing.assert_close(jfn(args), torch.linalg.multi_dot(args))
 
 

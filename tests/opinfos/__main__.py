@@ -6,9 +6,9 @@ import sys
 
 os.environ["THUNDER_GEMM_EX_RAISE"] = "1"
 
-from tests import lab  # noqa: E402, F401  (where thunder is imported first)
-from tests.opinfos.comparing import Wrong, check, check_error  # noqa: E402
-from tests.opinfos.sources import DTYPES, FURTHER, SOURCES  # noqa: E402
+from tests import lab  # noqa: F401  (where thunder is imported first)
+from tests.opinfos.comparing import Wrong, check, check_error
+from tests.opinfos.sources import DTYPES, FURTHER, SOURCES
 
 
 def outcomes(source):

@@ -1,6 +1,6 @@
 """A pytest plugin: Thunder's tests with the executor first, wherever they name executors or take the defaults."""
 
-from tests import lab  # noqa: F401  (where thunder is imported first)
+from tests.opinfos import without  # noqa: F401
 
 
 def pytest_configure(config):

@@ -1,6 +1,4 @@
-"""What the interpreter gives with a call: the line where the user wrote it, which a trace shows and a report names, and proxies
-for tensors that a list, tuple or dict still holds.
-"""
+"""What the interpreter gives with a call: the line where the user wrote it, and proxies for what a container still holds."""
 
 from __future__ import annotations
 
