@@ -1,9 +1,12 @@
 """Thunder's own test files with the executor in front and without it: `python -m tests.opinfos.thunder_files [file ...]`.
 
-They ship in Thunder's wheel. Its conftest.py is left out, and modules that a few of its tests need have stand-ins
-(`without.py`); test_nvfuser.py needs a device. Prints a table, then what passes without the executor and fails with it; exits
-with 1 if there is something. Its `test_errors` ask for Thunder's own words where ours are eager's: those are a column of their
-own ("words"), and `test_opinfos.py::test_errors` compares the same samples with eager.
+They ship in Thunder's wheel. Its conftest.py is left out, and modules that some of its tests need have stand-ins
+(`without.py`); test_nvfuser.py needs a device. Prints a table, then what passes without the executor and fails with it;
+exits with 1 if there is something. Its `test_errors` ask for Thunder's own words where ours are eager's: those are a column
+of their own ("words"), and `test_opinfos.py::test_errors` compares the same samples with eager.
+
+With Thunder 0.2.6 and torch 2.10.0 on CPU, passing without and with the executor: autocast 24 and 24, grad 22 and 22, ops 75
+and 64 (11 of words), jit_general 1 and 1, transforms 1 and 1, dynamo 22 and 22. None is lost.
 """
 
 import importlib.util
