@@ -49,13 +49,16 @@ def flat(value):
     return [x for x in torch.utils._pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
-def assert_close_to_float64(ours, eager, exact, what=""):
-    """|ours - exact| <= 2 |eager - exact| + eps, in the largest norm; dtype, shape and strides as eager's."""
+def assert_close_to_float64(ours, eager, exact, what="", rounded=None):
+    """|ours - exact| <= 2 |eager - exact| + eps, in the largest norm; dtype, shape and strides as eager's.
+
+    `rounded` is the dtype that the values have been rounded to on their way, where that is not their own.
+    """
     assert (ours.dtype, ours.shape) == (eager.dtype, eager.shape), what
     if not ours.numel():
         return
     scale = max(exact.abs().max().item(), 1e-30)
-    finfo = torch.finfo(ours.dtype if ours.dtype.is_floating_point else torch.float64)
+    finfo = torch.finfo(rounded or (ours.dtype if ours.dtype.is_floating_point else torch.float64))
     error = (ours.to(exact.dtype) - exact).abs().max().item()
     allowed = 2 * (eager.to(exact.dtype) - exact).abs().max().item() + 2 * finfo.eps * scale
     assert error <= allowed, f"{what}: error {error:.3g}, allowed {allowed:.3g}"
@@ -95,7 +98,7 @@ def _gradients(outputs, inputs):
     return wanted, torch.autograd.grad(outs, wanted, cotangents, allow_unused=True)
 
 
-def assert_as_eager(fn, *inputs, executors=None, leaf_strides=True, **options):
+def assert_as_eager(fn, *inputs, executors=None, leaf_strides=True, rounded=None, **options):
     """Compile and run `fn`, compare outputs and gradients with eager under the float64 bound; returns the jitted fn."""
     jfn = jit(fn, executors=executors, **options)
     results = []
@@ -108,12 +111,12 @@ def assert_as_eager(fn, *inputs, executors=None, leaf_strides=True, **options):
     ours, eager, exact = results
     assert len(ours[0]) == len(eager[0])
     for i, (x, y, z) in enumerate(zip(ours[0], eager[0], exact[0])):
-        assert_close_to_float64(x, y, z, f"output {i}")
+        assert_close_to_float64(x, y, z, f"output {i}", rounded)
         assert layout(x) == layout(y), (i, x.stride(), y.stride())
     for i, (x, y, z) in enumerate(zip(ours[2], eager[2], exact[2])):
         assert (x is None) == (y is None), i
         if x is not None:
-            assert_close_to_float64(x, y, z, f"gradient {i}")
+            assert_close_to_float64(x, y, z, f"gradient {i}", rounded)
             if leaf_strides and ours[1][i].is_contiguous():
                 assert x.is_contiguous(), f"gradient {i} has strides {x.stride()}, its leaf is contiguous"
     return jfn

@@ -6,6 +6,7 @@ conjugates nothing. Elsewhere these are the same operations in the same order, s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from numbers import Number
@@ -16,6 +17,7 @@ from thunder.core.prims import PrimIDs, get_grad, put_grad
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 from thunder.core.transforms import put_grads
+from thunder.transforms.autocast import disable_autocast
 
 
 def matmul(a: TensorProxy, b: TensorProxy, /) -> TensorProxy:
@@ -70,7 +72,25 @@ def has_rule(bsym: BoundSymbol) -> bool:
     return bsym.sym.id in RULES
 
 
-RULES: dict[PrimIDs, Callable] = {PrimIDs.MATMUL: matmul, PrimIDs.LINEAR: linear, PrimIDs.MUL: multiply}
+def _as_recorded(rule: Callable) -> Callable:
+    """The rule where nothing is cast any more: what eager casts has been cast when the operation was recorded.
+
+    A region around the call is still there when gradients are made, also for what stands in a disabled region inside it.
+    """
+
+    @functools.wraps(rule)
+    def resting(*args):
+        with disable_autocast():
+            return rule(*args)
+
+    return resting
+
+
+RULES: dict[PrimIDs, Callable] = {
+    PrimIDs.MATMUL: _as_recorded(matmul),
+    PrimIDs.LINEAR: _as_recorded(linear),
+    PrimIDs.MUL: multiply,
+}
 
 
 def _conj(x: TensorProxy | Number) -> TensorProxy | Number:

@@ -63,6 +63,20 @@ def test_a_linear_of_mixed_dtypes():
     same_refusal(linear, torch.randn(2, 3), torch.randn(4, 3).bfloat16())
 
 
+@pytest.mark.parametrize("beta", [1.0, 2.0, 0.0, 2], ids=repr)
+@pytest.mark.parametrize("k", [0, 4])
+def test_integers_scaled_by_a_float_are_refused_by_baddbmm_where_nothing_is_summed(k, beta):
+    args = [torch.ones(shape, dtype=torch.int32) for shape in [(2, 3, 6), (2, 3, k), (2, k, 6)]]
+
+    def fn(*args):
+        return torch.baddbmm(*args, beta=beta, alpha=2.0)
+
+    if k == 0 and type(beta) is float and beta:
+        same_refusal(fn, *args)
+    else:
+        assert torch.equal(jit(fn)(*args), fn(*args))
+
+
 def test_nothing_is_left_of_a_refused_program():
     jfn = jit(torch.matmul)
     with pytest.raises(RuntimeError):

@@ -11,7 +11,7 @@ NAMED = [op for op in OPS if not op.name.endswith((" scaled", " negative", " bet
 
 
 def alterations(shapes):
-    """(what, shapes, dtypes) for every dimension one longer, every operand one dimension more or less, or wider."""
+    """(what, shapes, dtypes) for every dimension one longer, every operand one dimension more or less, wider or narrower."""
     same = (torch.float32,) * len(shapes)
     for i, shape in enumerate(shapes):
         others = [
@@ -22,7 +22,8 @@ def alterations(shapes):
         for what, other in others:
             yield f"{what} of operand {i}", (*shapes[:i], other, *shapes[i + 1 :]), same
         if len(shapes) > 1:
-            yield f"dtype of operand {i}", shapes, (*same[:i], torch.float64, *same[i + 1 :])
+            for dtype in (torch.float64, torch.bfloat16):
+                yield f"{dtype} of operand {i}", shapes, (*same[:i], dtype, *same[i + 1 :])
 
 
 def outcome(call, args):

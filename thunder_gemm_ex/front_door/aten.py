@@ -6,18 +6,11 @@ import math
 
 import thunder.torch as ltorch
 import torch
-from thunder.core.compile_data import get_compile_data
 from thunder.core.proxies import TensorProxy
 
-from thunder_gemm_ex.front_door.eager import Unstated
+from thunder_gemm_ex.front_door.eager import Unstated, to_copy
 
 _aten = torch.ops.aten
-
-
-def under_autocast() -> bool:
-    """Whether the program being traced is inside an autocast region."""
-    data = get_compile_data()
-    return data is not None and not data.autocast_stack.is_empty()
 
 
 def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
@@ -28,13 +21,6 @@ def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
     lead = tuple(input.shape[:-1])
     rows = ltorch.matmul(ltorch.reshape(input, (math.prod(lead), input.shape[-1])), other)
     return ltorch.reshape(rows, (*lead, other.shape[-1]))
-
-
-def dot(a: TensorProxy, b: TensorProxy) -> TensorProxy:
-    """Autocast leaves eager's dot alone, but not a matmul."""
-    if under_autocast():
-        raise Unstated
-    return matmul(a, b)
 
 
 def _same(a: TensorProxy, **kwargs) -> TensorProxy:
@@ -71,7 +57,7 @@ STEPS = {
     _aten.mm.default: ltorch.matmul,
     _aten.bmm.default: ltorch.matmul,
     _aten.mv.default: matmul,
-    _aten.dot.default: dot,
+    _aten.dot.default: matmul,
     _aten.mul.Tensor: ltorch.mul,
     _aten.sum.default: _sum,
     _aten.sum.dim_IntList: _sum,
@@ -86,6 +72,7 @@ STEPS = {
     _aten.squeeze.default: _squeeze,
     _aten.squeeze.dim: _squeeze,
     _aten.squeeze.dims: _squeeze,
+    _aten._to_copy.default: to_copy,
     _aten.clone.default: _same,
     _aten.alias.default: _same,
 }

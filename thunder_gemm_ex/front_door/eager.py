@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
+import thunder.torch as ltorch
 import torch
 from thunder.core.dtypes import to_torch_dtype
 from thunder.core.proxies import TensorProxy
 from thunder.core.pytree import tree_flatten, tree_map
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from thunder_gemm_ex.front_door.autocast import Region, in_eager, resting
 
 # Eager is asked with tensors of one repeated element, but may copy them before it looks: not beyond this many elements.
 _MAX_ELEMENTS = 1 << 24
@@ -35,13 +40,13 @@ def static(proxies: list[TensorProxy]) -> bool:
     return all(type(s) is int for p in proxies for s in p._shape)
 
 
-def error(eager: Callable, args: tuple, kwargs: dict) -> Exception | None:
-    """What eager says to tensors of these shapes and dtypes, None if it accepts them or cannot be asked."""
+def error(eager: Callable, args: tuple, kwargs: dict, where: Region | None = None) -> Exception | None:
+    """What eager says to tensors of these shapes and dtypes in the region, None if it accepts them or cannot be asked."""
     proxies = tensors(args, kwargs)
     if not static(proxies) or any(math.prod(p._shape) > _MAX_ELEMENTS for p in proxies):
         return None
     try:
-        with torch.no_grad():
+        with torch.no_grad(), in_eager("cpu", None if where is None else where.dtype):
             eager(*tree_map(_repeated, args), **tree_map(_repeated, kwargs))
     except Exception as error:
         return type(error)(*error.args)
@@ -61,37 +66,98 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.calls.append((func, args, kwargs or {}, out))
+        # Tensors that pretend to be on a device are asked for it.
+        if func is not torch.ops.prim.device.default:
+            self.calls.append((func, args, kwargs or {}, out))
         return out
 
 
-def replay(eager: Callable, args: tuple, kwargs: dict, table: dict) -> Any:
-    """Carry out on proxies the operations that `eager` performs on contiguous tensors of their shapes.
+@dataclasses.dataclass
+class _Recording:
+    """What eager did: the stand-ins of the proxies in the order of the arguments, its calls, its result."""
 
-    `table` says for each ATen operation what does it on proxies. Unstated if one is missing there, or eager refuses.
+    stand_ins: list[tuple[torch.Tensor, TensorProxy]]
+    calls: list[tuple]
+    result: Any
+
+
+def _record(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> _Recording:
+    """Call `eager` on contiguous tensors without data of the proxies' shapes. Unstated if it refuses them.
+
+    In a region they pretend to be on its device, so that eager casts them as it would there.
     """
-    proxies = tensors(args, kwargs)
-    if not static(proxies):
-        raise Unstated
-    # Keyed by identity: eager hands the very tensors on, and views of them are tensors of their own.
-    known: dict[int, Any] = {}
-    alive = []
+    stand_ins = []
 
     def stand_in(value: Any) -> Any:
         if not isinstance(value, TensorProxy):
             return value
-        made = torch.empty(tuple(value._shape), dtype=to_torch_dtype(value.dtype), device="meta")
-        known[id(made)] = value
-        alive.append(made)
+        shape = tuple(size if type(size) is int else size.value for size in value._shape)
+        made = torch.empty(shape, dtype=to_torch_dtype(value.dtype), device="meta" if where is None else where.device)
+        stand_ins.append((made, value))
         return made
 
     recorder = _Recorder()
-    inputs = tree_map(stand_in, (args, kwargs))
     try:
-        with torch.no_grad(), recorder:
-            result = eager(*inputs[0], **inputs[1])
+        with torch.no_grad(), _pretending(where):
+            inputs = tree_map(stand_in, (args, kwargs))
+            with recorder:
+                result = eager(*inputs[0], **inputs[1])
     except Exception:
         raise Unstated from None
+    return _Recording(stand_ins, recorder.calls, result)
+
+
+@contextlib.contextmanager
+def _pretending(where: Region | None):
+    if where is None:
+        yield
+        return
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with in_eager(where.device, where.dtype), FakeTensorMode():
+        yield
+
+
+def cast(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> tuple[tuple, dict]:
+    """The arguments with those tensors cast that eager casts in the region before it does anything else with them."""
+    if where is None:
+        return args, kwargs
+    try:
+        recording = _record(eager, args, kwargs, where)
+    except Unstated:
+        return args, kwargs
+    uses = {}
+    for func, call_args, call_kwargs, _ in recording.calls:
+        for value in tree_flatten((call_args, call_kwargs))[0]:
+            uses.setdefault(id(value), (func, call_kwargs))
+    proxies = iter(recording.stand_ins)
+
+    def as_eager(value: Any) -> Any:
+        if not isinstance(value, TensorProxy):
+            return value
+        func, how = uses.get(id(next(proxies)[0]), (None, None))
+        return to_copy(value, **how) if func is torch.ops.aten._to_copy.default else value
+
+    return tree_map(as_eager, (args, kwargs))
+
+
+def to_copy(a: TensorProxy, *, dtype: torch.dtype | None = None, **others: Any) -> TensorProxy:
+    """aten::_to_copy where it is a cast."""
+    if dtype is None or others:
+        raise Unstated
+    return ltorch.to(a, dtype)
+
+
+def replay(eager: Callable, args: tuple, kwargs: dict, table: dict, where: Region | None = None) -> Any:
+    """Carry out on proxies the operations that `eager` performs on contiguous tensors of their shapes, in the region.
+
+    `table` says for each ATen operation what does it on proxies. Unstated if one is missing there, or eager refuses.
+    """
+    if not static(tensors(args, kwargs)):
+        raise Unstated
+    recording = _record(eager, args, kwargs, where)
+    # Keyed by identity: eager hands the very tensors on, and views of them are tensors of their own.
+    known: dict[int, Any] = {id(made): value for made, value in recording.stand_ins}
 
     def proxy(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -100,12 +166,12 @@ def replay(eager: Callable, args: tuple, kwargs: dict, table: dict) -> Any:
             raise Unstated
         return known[id(value)]
 
-    for func, call_args, call_kwargs, out in recorder.calls:
-        if func not in table or not isinstance(out, torch.Tensor):
-            raise Unstated
-        made = table[func](*tree_map(proxy, call_args), **tree_map(proxy, call_kwargs))
-        if (tuple(made.shape), to_torch_dtype(made.dtype)) != (tuple(out.shape), out.dtype):
-            raise Unstated
-        known[id(out)] = made
-        alive.append(out)
-    return tree_map(proxy, result)
+    with resting(where):
+        for func, call_args, call_kwargs, out in recording.calls:
+            if func not in table or not isinstance(out, torch.Tensor):
+                raise Unstated
+            made = table[func](*tree_map(proxy, call_args), **tree_map(proxy, call_kwargs))
+            if (tuple(made.shape), to_torch_dtype(made.dtype)) != (tuple(out.shape), out.dtype):
+                raise Unstated
+            known[id(out)] = made
+    return tree_map(proxy, recording.result)

@@ -15,8 +15,8 @@ from thunder.extend import Executor
 from thunder.torch import _torch_to_thunder_function_map
 from thunder.torch.langctx import _method_name_to_fn_map, register_method, register_property, torchctx
 
+from thunder_gemm_ex.front_door import autocast, statements
 from thunder_gemm_ex.front_door import eager as asking
-from thunder_gemm_ex.front_door import statements
 from thunder_gemm_ex.front_door.aten import STEPS, matmul
 from thunder_gemm_ex.front_door.places import placed
 
@@ -109,23 +109,29 @@ def _guarded(entry: Entry) -> Callable:
     def enter(*args, **kwargs):
         if symbol is not None and asking.of_another_kind(args, kwargs):
             return symbol(*args, **kwargs)
-        try:
-            return _state(entry, args, kwargs)
-        except asking.Unstated:
-            pass
-        except Exception as error:
-            raise asking.error(entry.eager, args, kwargs) or error from None
-        error = asking.error(entry.eager, args, kwargs)
-        if error is not None or symbol is None:
-            raise error or NotImplementedError(f"{entry.name} has no meaning in a trace")
-        return symbol(*args, **kwargs)
+        where = autocast.region(asking.tensors(args, kwargs))
+        said = functools.partial(asking.error, entry.eager, args, kwargs, where)
+        if entry.state is not None:
+            args, kwargs = asking.cast(entry.eager, args, kwargs, where)
+        # What eager casts between its steps is cast by the replay, or by Thunder's own rules.
+        with autocast.resting(where if entry.state is not None else None):
+            try:
+                return _state(entry, args, kwargs, where)
+            except asking.Unstated:
+                pass
+            except Exception as error:
+                raise said() or error from None
+            error = said()
+            if error is not None or symbol is None:
+                raise error or NotImplementedError(f"{entry.name} has no meaning in a trace")
+            return symbol(*args, **kwargs)
 
     return enter
 
 
-def _state(entry: Entry, args: tuple, kwargs: dict) -> Any:
+def _state(entry: Entry, args: tuple, kwargs: dict, where: autocast.Region | None) -> Any:
     if entry.state is None:
-        return asking.replay(entry.eager, args, kwargs, STEPS)
+        return asking.replay(entry.eager, args, kwargs, STEPS, where)
     try:
         return entry.state(*args, **kwargs)
     except TypeError:

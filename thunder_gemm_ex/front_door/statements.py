@@ -9,8 +9,7 @@ import thunder.torch as ltorch
 from thunder.core import dtypes
 from thunder.core.proxies import NumberProxy, TensorProxy
 
-from thunder_gemm_ex.front_door.aten import dot as _dot
-from thunder_gemm_ex.front_door.aten import matmul, under_autocast
+from thunder_gemm_ex.front_door.aten import matmul
 from thunder_gemm_ex.front_door.eager import Unstated
 
 
@@ -37,8 +36,7 @@ def mm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
 def bmm(input: TensorProxy, mat2: TensorProxy) -> TensorProxy:
     """[b, m, k] @ [b, k, n]: unlike matmul, bmm broadcasts nothing."""
     need(input.ndim == 3 and mat2.ndim == 3 and input.shape[0] == mat2.shape[0])
-    # Thunder casts a matmul under autocast, but not a bmm.
-    return ltorch.matmul(input, mat2) if under_autocast() else ltorch.bmm(input, mat2)
+    return ltorch.bmm(input, mat2)
 
 
 def mv(input: TensorProxy, vec: TensorProxy) -> TensorProxy:
@@ -50,7 +48,7 @@ def mv(input: TensorProxy, vec: TensorProxy) -> TensorProxy:
 def dot(input: TensorProxy, tensor: TensorProxy) -> TensorProxy:
     """[k] @ [k]"""
     need(input.ndim == 1 and tensor.ndim == 1 and input.shape == tensor.shape and not _complex(input))
-    return _dot(input, tensor)
+    return matmul(input, tensor)
 
 
 def outer(input: TensorProxy, vec2: TensorProxy) -> TensorProxy:
@@ -75,6 +73,8 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
     if not dtypes.is_float_dtype(batch1.dtype) and all(
         type(x) in (int, float) and math.isfinite(x) for x in (beta, alpha)
     ):
+        # Where nothing is summed it multiplies the input by the factor as it is, and refuses.
+        need(batch1.shape[-1] != 0 or type(beta) is int or beta == 0)
         beta, alpha = int(beta), int(alpha)
     # Thunder's own gradient scales the product too, and does not ignore what is scaled by 0.
     scales = any(x.requires_grad for x in (input, batch1, batch2))
@@ -93,6 +93,7 @@ def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
     need(weight.ndim == 3 and input1.ndim == input2.ndim >= 1 and input1.shape[:-1] == input2.shape[:-1])
     need(input1.shape[-1] == weight.shape[1] and input2.shape[-1] == weight.shape[2] and not _complex(weight))
     need(bias is None or tuple(bias.shape) == (weight.shape[0],))
+    need(len({x.dtype for x in (input1, input2, weight, bias) if x is not None}) == 1)
     lead, (o, i, j) = tuple(input1.shape[:-1]), weight.shape
     x, y = (ltorch.reshape(t, (math.prod(lead), t.shape[-1])) for t in (input1, input2))
     # Of the two ways the one with the smaller tensor in between; both are GEMMs over all rows.
@@ -116,9 +117,7 @@ def _with_terms(multiply, summed: int, input, beta: Number, alpha: Number, any_a
     # Eager scales integers by integers alone.
     need(dtypes.is_float_dtype(product.dtype) or (type(beta) is int and type(alpha) is int))
     need(input.ndim <= product.ndim and _broadcasts(input.shape, product.shape))
-    if input.dtype != product.dtype:
-        need(_casts(input))
-        input = ltorch.to(input, product.dtype)
+    need(input.dtype == product.dtype)
     ignored = alpha == 0 or (type(summed) is int and summed == 0)
     # Inside a GEMM infinity or NaN meets the terms of the sum one by one: that is torch's own affair.
     need(ignored or any_alpha or math.isfinite(alpha))
@@ -139,10 +138,6 @@ def _nothing_of(x: TensorProxy) -> TensorProxy:
 
 def _broadcasts(shape, to) -> bool:
     return all(x in (1, y) for x, y in zip(reversed(shape), reversed(to)))
-
-
-def _casts(input: TensorProxy) -> bool:
-    return under_autocast() and dtypes.is_float_dtype(input.dtype)
 
 
 def _complex(x: TensorProxy) -> bool:
