@@ -171,6 +171,9 @@ def _product(matmul: Matmul, *, keep_strides: bool) -> TensorProxy:
     float32 and rounded once, as a GEMM does."""
     spec, dtype = matmul.spec, matmul.out.dtype
     groups = _groups(spec)
+    if keep_strides:
+        # Dimensions of size 1 have strides of their own, and a multiply may let them decide the order of the others.
+        groups = tuple(group for group in groups if group)
     inside = {"a": (*groups, spec.k), "b": (*groups, spec.k)} if spec.k else {}
     parts = [_aligned(spec, p, getattr(spec, name), inside.get(name, groups)) for name, p in matmul.operands()]
     terms = bool(spec.k) or matmul.scaled or matmul.bias is not None

@@ -95,6 +95,18 @@ def test_the_product_leaves_with_eagers_strides_whatever_the_operands_strides(or
         assert decisions(assert_as_eager(torch.matmul, a, b)) == ["multiply"]
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+@pytest.mark.parametrize("b_sizes", [(1, 1, 1, 2), (1, 2, 1, 1), (2, 1, 1, 1)])
+def test_the_strides_of_dimensions_of_size_1_decide_nothing(order, b_sizes):
+    """Slices of permuted inputs: a dimension of size 1 has a stride that says something else than its place."""
+
+    def f(x, y):
+        return x[:1, :1, :, :1] @ y[tuple(map(slice, b_sizes))]
+
+    a, b = (torch.randn([3] * 4).permute(order) for _ in range(2))
+    assert decisions(assert_as_eager(f, a, b)) == ["multiply"]
+
+
 def test_a_transposed_product_under_a_cat_is_multiplied_in_that_order():
     def f(inv, pos):
         freqs = (inv @ pos).transpose(1, 2)
