@@ -1,6 +1,7 @@
 """python -m tests.random_programs --count 100000: random programs against eager, many in one compilation."""
 
 import argparse
+import collections
 import gc
 import sys
 import time
@@ -11,6 +12,7 @@ from hypothesis import seed as seeded
 
 from tests import lab  # noqa: F401  (before anything else of these tests: it imports thunder)
 from tests.random_programs import bundles
+from tests.random_programs.comparing import Reference, judge
 from tests.random_programs.programs import programs
 
 # Hypothesis remembers what it has drawn: a new one starts after so many.
@@ -27,14 +29,14 @@ def main() -> int:
     bundles.leave_out_checks()
     gc.disable()
     gc.freeze()
-    done, failed, start = 0, 0, time.monotonic()
+    counts, start = collections.Counter(), time.monotonic()
     for chunk in range(-(-options.count // _CHUNK)):
         seed, count = options.seed + chunk, min(_CHUNK, options.count - chunk * _CHUNK)
-        drawn = draw(count, seed)
-        failed += sum(run_bundle(bundle, seed) for bundle in bundled(drawn, options.bundle))
-        done += len(drawn)
-        print(f"{done} programs, {failed} failed, {time.monotonic() - start:.0f} s, seed {seed}", flush=True)
-    return int(failed > 0)
+        for bundle in bundled(draw(count, seed), options.bundle, seed):
+            counts += run_bundle(bundle, seed)
+            gc.collect()
+        print(f"{counts.total()} programs, {time.monotonic() - start:.0f} s, seed {seed}: {dict(counts)}", flush=True)
+    return int(counts["failed"] > 0)
 
 
 def draw(count, seed):
@@ -57,29 +59,47 @@ def draw(count, seed):
     return drawn
 
 
-def bundled(drawn, size):
-    """Bundles of programs, those with gradients apart from those without: the former are compiled in another way."""
-    for grad in (False, True):
-        alike = [p for p in drawn if any(x.grad for x in p[1]) == grad]
-        yield from (alike[i : i + size] for i in range(0, len(alike), size))
+def bundled(drawn, size, seed):
+    """Bundles of programs that are compiled alike: with gradients or without, written to or not; what eager refuses alone."""
+    kinds = collections.defaultdict(list)
+    for source, inputs in drawn:
+        reference = Reference(source, inputs, seed)
+        refused = bool(reference.eager.refused or reference.eager.backward_refused)
+        kinds[refused, "_(" in source, any(x.grad for x in inputs)].append(reference)
+    for (refused, *_), alike in kinds.items():
+        step = 1 if refused else size
+        yield from (alike[i : i + step] for i in range(0, len(alike), step))
 
 
 def run_bundle(bundle, seed):
-    """How many of the programs fail; each that does is printed."""
+    """How many of the programs came out how; each that fails is printed."""
+    if len(bundle) == 1:
+        return judged(bundle)
     try:
-        bundles.check(bundle, seed)
-        return 0
+        doubtful = bundles.doubtful(bundle, seed)
     except Exception as error:
-        if len(bundle) > 1:
-            alone = sum(run_bundle([program], seed) for program in bundle)
-            if not alone:
-                print(f"# fails only together: {error}\n" + "\n".join(s for s, _ in bundle), flush=True)
-            return max(alone, 1)
-        source, inputs = bundle[0]
-        print(f"{source}# {inputs}, seed {seed}\n# {type(error).__name__}: {error}", flush=True)
-        return 1
-    finally:
-        gc.collect()
+        half = len(bundle) // 2
+        counts = run_bundle(bundle[:half], seed) + run_bundle(bundle[half:], seed)
+        if counts["as eager"] == len(bundle):
+            print(f"# fails only together: {error}\n" + "\n".join(x.source for x in bundle), flush=True)
+            counts["together"] += 1
+        return counts
+    counts = judged(doubtful)
+    counts["as eager"] += len(bundle) - len(doubtful)
+    return counts
+
+
+def judged(programs):
+    """How many of the programs, each compiled alone, come out how."""
+    counts = collections.Counter()
+    for reference in programs:
+        source, inputs, seed = reference.source, reference.inputs, reference.seed
+        try:
+            counts[judge(source, inputs, seed)] += 1
+        except Exception as error:
+            counts["failed"] += 1
+            print(f"{source}# {inputs}, seed {seed}\n# {type(error).__name__}: {error}", flush=True)
+    return counts
 
 
 if __name__ == "__main__":

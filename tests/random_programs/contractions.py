@@ -2,11 +2,15 @@
 
 from hypothesis import strategies as st
 
+from tests.random_programs.program import DTYPES
 from tests.random_programs.source import SIZES, operand, regrouped
 
 
 def contraction(p):
-    """(name, shape) of a contraction of new operands."""
+    """(name, shape) of a contraction; of dtypes that do not match, now and then, where dtypes are mixed."""
+    p.dtype = p.draw(st.sampled_from(DTYPES)) if p.mixed else "float64"
+    if p.mixed and p.draw(st.integers(0, 15)) == 0:
+        return _mismatched(p)
     return _WAYS[p.draw(st.sampled_from(sorted(_WAYS)))](p)
 
 
@@ -76,6 +80,29 @@ def _tensordot(p):
     return p.line(f"torch.tensordot({x}, {y}, dims=([0, 2], [2, 0]))"), None
 
 
+def _gram(p):
+    m, k = _sizes(p, 2)
+    batch = tuple(p.draw(st.lists(st.integers(1, 3), max_size=2)))
+    x = operand(p, (*batch, m, k))
+    forms = ["{x}, {x}.mT", "{x}.mT, {x}", "{x}, {x}.transpose(-1, -2).contiguous()"]
+    return p.line(f"torch.matmul({p.draw(st.sampled_from(forms)).format(x=x)})"), None
+
+
+def _twice(p):
+    """One operand of two contractions, on either side."""
+    m, k, n = _sizes(p, 3)
+    x, a, b = operand(p, (k, m)), operand(p, (n, k)), operand(p, (m, n))
+    first, second = p.line(f"torch.matmul({a}, {x})"), p.line(f"torch.matmul({x}, {b})")
+    return p.line(f"torch.matmul({second}, {first})"), None
+
+
+def _mismatched(p):
+    m, k, n = _sizes(p, 3)
+    a = operand(p, (m, k))
+    p.dtype = p.other_dtype()
+    return p.line(f"torch.{p.draw(st.sampled_from(['mm', 'matmul']))}({a}, {operand(p, (k, n))})"), None
+
+
 _WAYS = {
     "matmul": _matmul,
     "matmul again": _matmul,
@@ -85,6 +112,8 @@ _WAYS = {
     "others": _others,
     "einsum": _einsum,
     "tensordot": _tensordot,
+    "gram": _gram,
+    "twice": _twice,
 }
 
 
@@ -120,6 +149,7 @@ def _scale(p, x, shape):
 def _add(p, x, shape):
     keep = [p.draw(st.booleans()) for _ in shape]
     other = tuple(s if k else 1 for s, k in zip(shape, keep)) if p.draw(st.booleans()) else shape[-1:]
+    p.dtype = p.draw(st.sampled_from(DTYPES)) if p.mixed else "float64"
     term = operand(p, other, 1)
     forms = [f"add({x}, {term})", f"add({term}, {x})", f"sub({x}, {term})", f"add({term}, {x}, alpha=2)"]
     return p.line(f"torch.{p.draw(st.sampled_from(forms))}"), shape
@@ -134,8 +164,15 @@ def _sum(p, x, shape):
 
 
 def _activation(p, x, shape):
-    forms = ["tanh({})", "relu({})", "nn.functional.gelu({}, approximate='tanh')"]
+    # In 16 bits a relu's derivative may be the other one by rounding alone.
+    forms = ["tanh({})", "nn.functional.gelu({}, approximate='tanh')", *([] if p.mixed else ["relu({})"])]
     return p.line(f"torch.{p.draw(st.sampled_from(forms))}".format(x)), shape
+
+
+def _cast(p, x, shape):
+    if not p.mixed:
+        return x, shape
+    return p.line(f"{x}.to(torch.{p.draw(st.sampled_from(DTYPES))})"), shape
 
 
 def _contiguous(p, x, shape):
@@ -152,4 +189,5 @@ _BELOW = {
     "sum": _sum,
     "activation": _activation,
     "contiguous": _contiguous,
+    "cast": _cast,
 }

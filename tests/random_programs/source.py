@@ -1,80 +1,27 @@
-"""Random programs as Python source: contractions written in every way, among chains of everything that a matmul absorbs.
+"""The operands of a random program: inputs seen through chains of everything that a matmul absorbs.
 
-A failing example prints as a function that can be pasted anywhere. Shapes are drawn backwards, from what a contraction
-wants to what is stored, so that every program is valid.
+Shapes are drawn backwards, from what a contraction wants to what is stored, so that every program is valid.
 """
 
-import dataclasses
 import math
 
-import torch
 from hypothesis import strategies as st
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6])
 
 
-@dataclasses.dataclass
-class Input:
-    """A leaf of the program: its shape, how it lies in memory, and whether a gradient is wanted."""
-
-    shape: tuple
-    layout: str
-    grad: bool
-    dtype: str = "float64"
-
-    def make(self, generator):
-        """The tensor, drawn from the generator in logical order."""
-        values = torch.randn(self.shape, generator=generator, dtype=torch.float64).to(getattr(torch, self.dtype))
-        if self.layout == "transposed" and values.ndim > 1:
-            values = values.mT.contiguous().mT
-        elif self.layout == "padded" and values.ndim:
-            wide = torch.zeros(*self.shape[:-1], self.shape[-1] + 3, dtype=values.dtype)
-            values = wide.narrow(-1, 1, self.shape[-1]).copy_(values)
-        return values.requires_grad_(self.grad)
-
-
-class Program:
-    """The lines of a program under construction."""
-
-    def __init__(self, draw, grad):
-        self.draw = draw
-        self.grad = grad
-        self.lines = []
-        self.inputs = []
-        self.count = 0
-
-    def line(self, expression):
-        """Add `t3 = expression`; the new name."""
-        self.count += 1
-        self.lines.append(f"t{self.count} = {expression}")
-        return f"t{self.count}"
-
-    def input(self, shape, dtype="float64"):
-        """An input of the shape: a new one, or one that is there already."""
-        draw = self.draw
-        same = [i for i, x in enumerate(self.inputs) if x.shape == shape and x.dtype == dtype]
-        if same and draw(st.booleans()):
-            return f"x{draw(st.sampled_from(same))}"
-        layout = draw(st.sampled_from(["plain", "plain", "transposed", "padded"]))
-        self.inputs.append(Input(shape, layout, self.grad and draw(st.integers(0, 3)) > 0, dtype))
-        return f"x{len(self.inputs) - 1}"
-
-    def source(self, results):
-        """The whole function."""
-        names = ", ".join(f"x{i}" for i in range(len(self.inputs)))
-        body = "".join(f"    {line}\n" for line in self.lines)
-        return f"def program({names}):\n{body}    return {', '.join(results)},\n"
-
-
 def operand(p, shape, depth=None):
     """The name of a tensor of the given shape: an input seen through a chain of views, casts and factors."""
     draw = p.draw
+    known = p.shared(shape)
+    if known is not None:
+        return known
     depth = draw(st.integers(0, 3)) if depth is None else depth
     if depth == 0:
         return p.input(shape)
     kind = draw(st.sampled_from(sorted(_ABOVE)))
     made = _ABOVE[kind](p, shape, depth - 1)
-    return made if made is not None else operand(p, shape, depth - 1)
+    return p.know(made, shape, p.dtype) if made is not None else operand(p, shape, depth - 1)
 
 
 def _permute(p, shape, depth):
@@ -144,12 +91,26 @@ def _copy(p, shape, depth):
 
 
 def _cast(p, shape, depth):
-    return p.line(f"{p.input(shape, 'float32')}.to(torch.float64)")
+    return p.line(f"{p.input(shape, p.other_dtype())}.to(torch.{p.dtype})")
 
 
 def _cast_view(p, shape, depth):
-    x = p.input(p.draw(regrouped(shape)), "float32")
-    return p.line(f"{p.line(f'{x}.reshape({shape})')}.double()")
+    x = p.input(p.draw(regrouped(shape)), p.other_dtype())
+    return p.line(f"{p.line(f'{x}.reshape({shape})')}.to(torch.{p.dtype})")
+
+
+def _unfold(p, shape, depth):
+    if len(shape) < 2:
+        return None
+    d = p.draw(st.integers(0, len(shape) - 2))
+    x = operand(p, (*shape[:d], shape[d] + shape[-1] - 1, *shape[d + 1 : -1]), depth)
+    return p.line(f"{x}.unfold({d}, {shape[-1]}, 1)")
+
+
+def _strided(p, shape, depth):
+    steps = tuple(p.draw(st.integers(0, 2)) for _ in shape)
+    x = p.input((1 + sum(step * (size - 1) for step, size in zip(steps, shape)),), layout="plain")
+    return p.line(f"torch.as_strided({x}, {shape}, {steps})")
 
 
 _ABOVE = {
@@ -165,6 +126,8 @@ _ABOVE = {
     "copy": _copy,
     "cast": _cast,
     "cast view": _cast_view,
+    "unfold": _unfold,
+    "strided": _strided,
 }
 
 

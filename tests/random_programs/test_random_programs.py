@@ -1,14 +1,14 @@
 """Random programs around matmuls against eager in float64: values, gradients, dtypes, strides and shared storage."""
 
+import collections
 import os
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 
-from tests.checks import jit
-from tests.random_programs.comparing import equal_eager
-from tests.random_programs.programs import defined, programs
+from tests.random_programs.comparing import judge
+from tests.random_programs.programs import programs
 
 # In all; each of the parts below takes its share. More in the environment for a long run.
 EXAMPLES = int(os.environ.get("THUNDER_GEMM_EX_EXAMPLES", "2000"))
@@ -30,7 +30,11 @@ def test_random_programs_equal_eager(part):
     def check(drawn, seed):
         source, inputs = drawn
         note(f"{source}# {inputs}, seed {seed}")
-        fn = defined(source)
-        equal_eager(jit(fn), fn, inputs, seed)
+        found = judge(source, inputs, seed)
+        event(found)
+        counts[found.partition(":")[0]] += 1
 
+    counts = collections.Counter()
     check()
+    # Else the grammar would mostly say what Thunder itself does otherwise.
+    assert counts["as eager"] > counts.total() / 2, counts
