@@ -170,9 +170,11 @@ def _activation(p, x, shape):
 
 
 def _cast(p, x, shape):
-    if not p.mixed:
+    found = p.meaning(x) if p.mixed else None
+    if found is None:
         return x, shape
-    return p.line(f"{x}.to(torch.{p.draw(st.sampled_from(DTYPES))})"), shape
+    p.dtype = found[1]
+    return p.line(f"{x}.to(torch.{p.other_dtype()})"), shape
 
 
 def _contiguous(p, x, shape):

@@ -7,7 +7,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.checks import flat, layout
 from tests.random_programs.inputs import made
-from tests.random_programs.programs import defined
+from tests.random_programs.program import defined
 
 
 @dataclasses.dataclass
@@ -63,10 +63,18 @@ def gradients(outs, args):
     return torch.autograd.grad(outs, wanted, [_weights(o) for o in outs], allow_unused=True)
 
 
+_COPY = torch.ops.aten.copy.default
+
+
+def _copy(to, source, non_blocking=False):
+    """What `to` is after a copy into it, with a gradient."""
+    return source.to(to.dtype).expand(to.shape)
+
+
 def functional(source, inputs, seed):
     """The gradients of a program in which nothing is written to: each write makes a value of its own instead."""
     args = made(inputs, seed)
-    traced = make_fx(torch.func.functionalize(defined(source)))(*(x.detach() for x in args))
+    traced = make_fx(torch.func.functionalize(defined(source)), decomposition_table={_COPY: _copy})(*(x.detach() for x in args))
     for node in list(traced.graph.nodes):
         if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
             node.replace_all_uses_with(node.args[1])

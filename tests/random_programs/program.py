@@ -1,5 +1,6 @@
 """Random programs as Python source: a failing one prints as a function that can be pasted anywhere."""
 
+import torch
 from hypothesis import strategies as st
 
 from tests.random_programs.inputs import LAYOUTS, Input, aliases
@@ -57,6 +58,16 @@ class Program:
             return "float32"
         return self.draw(st.sampled_from([d for d in DTYPES if d != self.dtype]))
 
+    def meaning(self, name):
+        """(shape, dtype) of a value of the program so far, from eager on the meta device; None where that refuses."""
+        args = [torch.empty(x.shape, dtype=getattr(torch, x.dtype), device="meta") for x in self.inputs]
+        try:
+            with torch.no_grad():
+                found = defined(self.source([name]))(*args)[0]
+        except (RuntimeError, TypeError):
+            return None
+        return tuple(found.shape), str(found.dtype).removeprefix("torch.")
+
     def source(self, results, after=()):
         """The whole function; with `after`, also what is done to inputs and outputs between it and its backward."""
         names = ", ".join(f"x{i}" for i in range(len(self.inputs)))
@@ -66,3 +77,10 @@ class Program:
 
 def _body(lines):
     return "".join(f"    {line}\n" for line in lines)
+
+
+def defined(source, name="program"):
+    """The function that a program's source defines; None for an `after` that it lacks."""
+    scope = {"torch": torch}
+    exec(source, scope)
+    return scope.get(name)

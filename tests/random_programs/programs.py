@@ -1,6 +1,5 @@
 """Drawing whole programs: contractions, what is above and below them, what is written to, and what is returned."""
 
-import torch
 from hypothesis import strategies as st
 
 from tests.random_programs.contractions import below, contraction
@@ -30,24 +29,24 @@ def _stretch(p):
     draw = p.draw
     name, _ = contraction(p)
     _write(p)
-    found = meaning(p, name)
+    found = p.meaning(name)
     if found is None:
         return None
     p.know(name, *found)
     made, shape = below(p, name, found[0])
     _write(p, name)
     if draw(st.integers(0, 3)) == 0 and shape:
-        found = meaning(p, made)
+        found = p.meaning(made)
         if found is None:
             return None
         p.dtype = found[1]
         made = p.line(f"torch.matmul({made}, {operand(p, (shape[-1], draw(st.sampled_from([1, 3]))))})")
-    found = meaning(p, made)
+    found = p.meaning(made)
     if found is None:
         return None
     p.know(made, *found)
     _write(p, made)
-    if p.writes and meaning(p, made) is None:
+    if p.writes and p.meaning(made) is None:
         return None
     return [made] if draw(st.integers(0, 3)) else [made, name]
 
@@ -71,22 +70,3 @@ def _after(p, results):
         return ()
     names = [f"x{i}" for i in range(len(p.inputs))] + [f"outs[{i}]" for i in range(len(results))]
     return (f"{p.draw(st.sampled_from(names))}.{p.draw(st.sampled_from(['mul_(2)', 'add_(1)', 'zero_()']))}",)
-
-
-def meaning(p, name):
-    """(shape, dtype) of a value of the program so far, from eager on the meta device; None where that refuses."""
-    fn = defined(p.source([name]))
-    args = [torch.empty(x.shape, dtype=getattr(torch, x.dtype), device="meta") for x in p.inputs]
-    try:
-        with torch.no_grad():
-            found = fn(*args)[0]
-    except (RuntimeError, TypeError):
-        return None
-    return tuple(found.shape), str(found.dtype).removeprefix("torch.")
-
-
-def defined(source, name="program"):
-    """The function that a program's source defines; None for an `after` that it lacks."""
-    scope = {"torch": torch}
-    exec(source, scope)
-    return scope.get(name)

@@ -99,20 +99,6 @@ def _cast_view(p, shape, depth):
     return p.line(f"{p.line(f'{x}.reshape({shape})')}.to(torch.{p.dtype})")
 
 
-def _unfold(p, shape, depth):
-    if len(shape) < 2:
-        return None
-    d = p.draw(st.integers(0, len(shape) - 2))
-    x = operand(p, (*shape[:d], shape[d] + shape[-1] - 1, *shape[d + 1 : -1]), depth)
-    return p.line(f"{x}.unfold({d}, {shape[-1]}, 1)")
-
-
-def _strided(p, shape, depth):
-    steps = tuple(p.draw(st.integers(0, 2)) for _ in shape)
-    x = p.input((1 + sum(step * (size - 1) for step, size in zip(steps, shape)),), layout="plain")
-    return p.line(f"torch.as_strided({x}, {shape}, {steps})")
-
-
 _ABOVE = {
     "permute": _permute,
     "permute again": _permute,
@@ -126,8 +112,6 @@ _ABOVE = {
     "copy": _copy,
     "cast": _cast,
     "cast view": _cast_view,
-    "unfold": _unfold,
-    "strided": _strided,
 }
 
 
