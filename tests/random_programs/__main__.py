@@ -12,7 +12,7 @@ from hypothesis import seed as seeded
 
 from tests import lab  # noqa: F401  (before anything else of these tests: it imports thunder)
 from tests.random_programs import bundles
-from tests.random_programs.comparing import Reference, judge
+from tests.random_programs.comparing import Reference
 from tests.random_programs.programs import programs
 
 # Hypothesis remembers what it has drawn: a new one starts after so many.
@@ -95,7 +95,7 @@ def judged(programs):
     for reference in programs:
         source, inputs, seed = reference.source, reference.inputs, reference.seed
         try:
-            counts[judge(source, inputs, seed)] += 1
+            counts[bundles.judged(reference)] += 1
         except Exception as error:
             counts["failed"] += 1
             print(f"{source}# {inputs}, seed {seed}\n# {type(error).__name__}: {error}", flush=True)

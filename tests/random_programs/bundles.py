@@ -18,10 +18,10 @@ import torch
 from thunder.core import pytree
 from thunder.core.symbol import Symbol
 from thunder.torch import _torch_to_thunder_function_map
-from thunder.torch.langctx import _method_name_to_fn_map
 
 import thunder_gemm_ex as gx
 from tests.checks import flat
+from tests.random_programs.comparing import judge
 from tests.random_programs.inputs import made
 from tests.random_programs.outcomes import changed, gradients, observed
 from thunder_gemm_ex.front_door.entries import entered
@@ -34,16 +34,16 @@ def doubtful(programs, seed):
     outs = compiled([reference.source for reference in programs], [len(x) for x in arguments])(*args)
     outs = [flat(x) for x in outs]
     seen = [observed(*x) for x in zip(outs, arguments)]
-    ready = [changed(reference.source, *x) for reference, *x in zip(programs, outs, arguments)]
+    ready = [changed(reference.after, *x) for reference, *x in zip(programs, outs, arguments)]
     grads = iter(gradients(list(itertools.chain(*ready)), args))
     for one, own in zip(seen, arguments):
         one.grads = list(itertools.islice(grads, sum(x.requires_grad for x in own)))
     return [reference for reference, one in zip(programs, seen) if reference.faults(one)]
 
 
-def compiled(sources, counts):
+def compiled(sources, counts, ours=True):
     """One compiled function of the inputs of all programs, one after another; `counts` says how many each has."""
-    functions = [on_proxies(source) for source in sources]
+    functions = [on_proxies(source, ours) for source in sources]
 
     def bundle(*args):
         raise AssertionError("a bundle is looked aside, never run")
@@ -54,13 +54,21 @@ def compiled(sources, counts):
 
     executor = thunder.extend.OperatorExecutor("bundle")
     executor._lookasides[bundle] = on_all
-    return thunder.jit(lambda *args: bundle(*args), executors=[gx.gemm_ex, executor, thunder.pytorch_executor])
+    executors = [*([gx.gemm_ex] if ours else []), executor, thunder.pytorch_executor]
+    return thunder.jit(lambda *args: bundle(*args), executors=executors)
 
 
-def on_proxies(source):
-    """The function that a program's source defines, for proxies."""
+def judged(reference):
+    """What is found of a program alone, compiled without the interpreter."""
+    source, count = reference.source, len(reference.inputs)
+    return judge(reference, *(lambda _, ours=ours: compiled([source], [count], ours) for ours in (True, False)))
+
+
+def on_proxies(source, ours=True):
+    """The function that a program's source defines, for proxies; with the front door of `ours` or Thunder's own."""
     tree = ast.fix_missing_locations(_Methods().visit(ast.parse(source)))
-    scope = {"torch": _Traced(torch), "_method": _method}
+    entries = entered if ours else {}
+    scope = {"torch": _Traced(torch, entries), "_method": functools.partial(_method, entries)}
     exec(compile(tree, "<program>", "exec"), scope)
     return scope["program"]
 
@@ -77,22 +85,23 @@ class _Methods(ast.NodeTransformer):
         return ast.Call(ast.Name("_method", ast.Load()), args, node.keywords)
 
 
-def _method(x, name, *args, **kwargs):
-    symbol = entered.get(getattr(torch.Tensor, name)) or _method_name_to_fn_map[name]
-    return symbol(x, *args, **kwargs)
+def _method(entries, x, name, *args, **kwargs):
+    entry = entries.get(getattr(torch.Tensor, name))
+    return getattr(x, name)(*args, **kwargs) if entry is None else entry(x, *args, **kwargs)
 
 
 class _Traced:
     """A module of torch as a traced program sees it."""
 
-    def __init__(self, module):
+    def __init__(self, module, entries):
         self._module = module
+        self._entries = entries
 
     def __getattr__(self, name):
         found = getattr(self._module, name)
         if isinstance(found, types.ModuleType):
-            return _Traced(found)
-        return entered.get(found) or _torch_to_thunder_function_map.get(found, found)
+            return _Traced(found, self._entries)
+        return self._entries.get(found) or _torch_to_thunder_function_map.get(found, found)
 
 
 def leave_out_checks():

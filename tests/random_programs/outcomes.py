@@ -23,15 +23,15 @@ class Outcome:
     backward_refused: Exception | None = None
 
 
-def outcome(call, source, args):
-    """The outcome of `call`, a way to run the program of `source`, with the arguments."""
+def outcome(call, after, args):
+    """The outcome of `call` with the arguments; `after`, if not None, is done between it and its backward."""
     try:
         outs = flat(call(*args))
     except Exception as error:
         return Outcome(refused=error)
     seen = observed(outs, args)
     try:
-        seen.grads = gradients(changed(source, outs, args), args)
+        seen.grads = gradients(changed(after, outs, args), args)
     except Exception as error:
         seen.backward_refused = error
     return seen
@@ -45,9 +45,8 @@ def observed(outs, args):
     return Outcome(None, seen[len(args) :], seen[: len(args)], [layout(x) for x in outs], sharing)
 
 
-def changed(source, outs, args):
-    """The outputs, after what the program's source does to inputs and outputs before its backward."""
-    after = defined(source, "after")
+def changed(after, outs, args):
+    """The outputs, after what is done to them and the inputs before the backward."""
     if after is not None:
         with torch.no_grad():
             after(outs, *args)
@@ -74,7 +73,9 @@ def _copy(to, source, non_blocking=False):
 def functional(source, inputs, seed):
     """The gradients of a program in which nothing is written to: each write makes a value of its own instead."""
     args = made(inputs, seed)
-    traced = make_fx(torch.func.functionalize(defined(source)), decomposition_table={_COPY: _copy})(*(x.detach() for x in args))
+    traced = make_fx(torch.func.functionalize(defined(source)), decomposition_table={_COPY: _copy})(
+        *(x.detach() for x in args)
+    )
     for node in list(traced.graph.nodes):
         if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
             node.replace_all_uses_with(node.args[1])

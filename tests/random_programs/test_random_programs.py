@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 
-from tests.random_programs.comparing import judge
+from tests.random_programs.comparing import Reference, judge
 from tests.random_programs.programs import programs
 
 # In all; each of the parts below takes its share. More in the environment for a long run.
@@ -30,7 +30,7 @@ def test_random_programs_equal_eager(part):
     def check(drawn, seed):
         source, inputs = drawn
         note(f"{source}# {inputs}, seed {seed}")
-        found = judge(source, inputs, seed)
+        found = judge(Reference(source, inputs, seed))
         event(found)
         counts[found.partition(":")[0]] += 1
 
