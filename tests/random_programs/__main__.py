@@ -60,7 +60,7 @@ def draw(count, seed):
 
 
 def bundled(drawn, size, seed):
-    """Bundles of programs that are compiled alike: with gradients or without, written to or not; what eager refuses alone."""
+    """Bundles of programs compiled alike: with gradients or without, written to or not; what eager refuses is alone."""
     kinds = collections.defaultdict(list)
     for source, inputs in drawn:
         reference = Reference(source, inputs, seed)
