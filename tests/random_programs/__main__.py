@@ -16,7 +16,7 @@ from tests.random_programs.comparing import Reference
 from tests.random_programs.programs import programs
 
 # Hypothesis remembers what it has drawn: a new one starts after so many.
-_CHUNK = 2000
+_CHUNK = 1000
 
 
 def main() -> int:

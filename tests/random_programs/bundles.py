@@ -23,7 +23,7 @@ import thunder_gemm_ex as gx
 from tests.checks import flat
 from tests.random_programs.comparing import judge
 from tests.random_programs.inputs import made
-from tests.random_programs.outcomes import changed, gradients, observed
+from tests.random_programs.outcomes import changed, gradients, leaves, observed
 from thunder_gemm_ex.front_door.entries import entered
 
 
@@ -37,7 +37,7 @@ def doubtful(programs, seed):
     ready = [changed(reference.after, *x) for reference, *x in zip(programs, outs, arguments)]
     grads = iter(gradients(list(itertools.chain(*ready)), args))
     for one, own in zip(seen, arguments):
-        one.grads = list(itertools.islice(grads, sum(x.requires_grad for x in own)))
+        one.grads = list(itertools.islice(grads, len(leaves(own))))
     return [reference for reference, one in zip(programs, seen) if reference.faults(one)]
 
 

@@ -53,9 +53,14 @@ def changed(after, outs, args):
     return outs
 
 
+def leaves(args):
+    """The arguments that want a gradient; one that such values were written to has become an intermediate."""
+    return [x for x in args if x.requires_grad and x.is_leaf]
+
+
 def gradients(outs, args):
     """The gradient of every argument that wants one, outputs weighted by numbers that do not depend on their strides."""
-    wanted = [x for x in args if x.requires_grad]
+    wanted = leaves(args)
     outs = [o for o in outs if o.requires_grad]
     if not outs or not wanted:
         return [None] * len(wanted)

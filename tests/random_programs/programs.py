@@ -8,12 +8,14 @@ from tests.random_programs.source import operand
 from tests.random_programs.updates import update
 
 
+# Whether a program writes in place, and whether it mixes dtypes.
+_KINDS = [*[(False, False)] * 2, *[(True, False)] * 3, *[(False, True)] * 2, (True, True)]
+
+
 @st.composite
 def programs(draw):
     """(source, inputs) of a program; `source` defines a function `program` of the inputs, and perhaps `after`."""
-    writes, mixed = draw(
-        st.sampled_from([(False, False)] * 3 + [(True, False)] * 2 + [(False, True)] * 2 + [(True, True)])
-    )
+    writes, mixed = draw(st.sampled_from(_KINDS))
     p = Program(draw, draw(st.booleans()), writes, mixed)
     results = []
     for _ in range(draw(st.integers(1, 2))):
