@@ -83,6 +83,10 @@ def judge(reference, with_ours=jit, without=thunder.jit):
     if not ours:
         return "refused, as eager" if reference.eager.refused else "as eager"
     thunders = reference.faults(reference.outcome(without))
+    if reference.after:
+        # What is done before the backward may hide there what Thunder has wrong without it.
+        bare = Reference(reference.source.partition("def after")[0], reference.inputs, reference.seed)
+        thunders |= bare.faults(bare.outcome(without))
     if not _worse(ours, thunders):
         return "Thunder: " + ", ".join(sorted(thunders))
     for reason, sentence in _STATED.items():

@@ -20,9 +20,8 @@ from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Sum, View, read
 from thunder_gemm_ex.graph.matmul import Matmul
+from thunder_gemm_ex.graph.writes import find_writes
 from thunder_gemm_ex.spec.contraction import Dims
-
-_MUTATIONS = {PrimIDs.COPY_, PrimIDs.COPY_WITH_SETITEM, "copy_"}
 
 
 class Graph:
@@ -36,8 +35,7 @@ class Graph:
         self.matmuls: dict[int, Matmul] = {}
         self.makers: dict[str, int] = {}
         self.users: dict[str, list[int]] = defaultdict(list)
-        self.mutated: set[str] = set()
-        self.mutations: list[int] = []
+        self.mutated, self.mutations = find_writes(trace.bound_symbols)
         self.returned: set[str] = set()
         # Positions of views that are to be torch's own, whatever a fuser would make of them.
         self.views_of_torch: set[int] = set()
@@ -55,9 +53,6 @@ class Graph:
         for proxy in bsym.flat_proxy_outs:
             # A name made twice is an alias handed through (a shallow copy of itself): the first maker counts.
             self.makers.setdefault(proxy.name, position)
-        if bsym.sym.id in _MUTATIONS or any(s.sym.id in _MUTATIONS for s in bsym.subsymbols):
-            self.mutated.update(p.name for p in bsym.flat_proxy_args)
-            self.mutations.append(position)
         if bsym.sym.id is PrimIDs.RETURN:
             self.returned.update(_forward_outputs(bsym))
 
