@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.comparison import OURS
-from benchmarks.results import Results
+from benchmarks.results import Results, ratios_of
 
 BLUE, RED, GREY = "#4c72b0", "#c44e52", "#333333"
 
@@ -40,7 +40,7 @@ def bars(found: list[dict[str, Any]]) -> list[tuple[str, dict[str, float]]]:
     return [
         (f"{result['name']}\nagainst {candidate}", ratio)
         for result in found
-        for candidate, ratio in result.get("times_as_fast_as", {}).items()
+        for candidate, ratio in ratios_of(result).items()
     ]
 
 
@@ -55,7 +55,7 @@ def ratio_chart(found: list[dict[str, Any]]):
     ]
     axes.barh([label for label, _ in labelled], medians, xerr=sides, height=0.6, color=BLUE, ecolor=GREY)
     axes.axvline(1.0, color=RED, linewidth=1)
-    axes.set_xlabel("times as fast (median, 95 % interval); 1 is equally fast")
+    axes.set_xlabel("times as fast, or as little memory (median, 95 % interval); 1 is equal")
     axes.invert_yaxis()
     axes.tick_params(axis="y", labelsize=7)
     return figure
