@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 # Of the JSON: raised when a key changes its meaning or goes.
@@ -53,6 +54,15 @@ class Results:
 def ratios_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """candidate -> ratio of one comparison, whether of times or of bytes: above 1, ours is better."""
     return result.get("times_as_fast_as") or result.get("times_as_little_as") or {}
+
+
+def geomeans(found: list[dict[str, Any]]) -> dict[str, float]:
+    """candidate -> geometric mean of its ratios over the comparisons of one suite, where it is in two or more."""
+    ratios: dict[str, list[float]] = {}
+    for result in found:
+        for candidate, ratio in ratios_of(result).items():
+            ratios.setdefault(candidate, []).append(ratio["median"])
+    return {name: geometric_mean(x) for name, x in ratios.items() if len(x) > 1 and min(x) > 0}
 
 
 def figures_of(result: dict[str, Any]) -> dict[str, str]:

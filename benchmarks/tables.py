@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.comparison import OURS
-from benchmarks.results import Results, against, figures_of, ratios_of
+from benchmarks.results import Results, against, figures_of, geomeans, ratios_of
 
 COLUMNS = ("", "candidate", "median", f"{OURS} is", "95 %", "target")
 
@@ -37,6 +37,8 @@ def _table(suite: str, found: list[dict[str, Any]], verdicts: dict[tuple[str, st
         for row in _rows(result, verdicts):
             table.add_row(*row)
         table.add_section()
+    for candidate, mean in geomeans(found).items():
+        table.add_row("geometric mean", candidate, "", f"{mean:.2f}x")
     return table
 
 

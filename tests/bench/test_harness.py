@@ -171,3 +171,18 @@ def test_the_readmes_figures_are_those_of_the_committed_results():
     assert shown
     assert set(shown) <= set(table(found).splitlines())
     assert HEAD[0] in (root / "README.md").read_text()
+
+
+def test_the_readmes_pictures_are_drawn_from_the_committed_results():
+    from PIL import Image
+
+    from benchmarks.plot import DRAWN_FROM, PICTURES, RESULTS, ROOT, digest
+
+    known = Results.read(ROOT / RESULTS).suites
+    for picture, suites in PICTURES.items():
+        found = [comparison for suite in suites for comparison in known[suite]]
+        assert found
+        assert Image.open(ROOT / picture).info[DRAWN_FROM] == digest(found), (
+            f"python -m benchmarks.plot draws {picture}"
+        )
+        assert str(picture) in (ROOT / "README.md").read_text() + (ROOT / "benchmarks" / "README.md").read_text()
