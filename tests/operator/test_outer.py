@@ -80,7 +80,7 @@ def test_a_k_that_only_one_operand_has_is_refused():
 
 
 def test_dtypes_that_a_multiply_would_promote_are_refused():
-    with pytest.raises(ValueError, match="must be as a: torch.float32"):
+    with pytest.raises(ValueError, match="must be as a"):
         gx.gemm(torch.randn(5, 1), torch.randn(1, 7, dtype=torch.float64), "m k, k n -> m n")
 
 
