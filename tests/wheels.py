@@ -110,7 +110,8 @@ def tried(python: str, torch: str, wheel: Path, work: Path) -> bool:
             "read-only, no compiler, no home": lambda: read_only(inside, work),
             "without nvidia-cublas": lambda: without_cublas(inside, work),
         }
-        return all([passes(name, check) for name, check in checks.items()])
+        passed = [passes(name, check) for name, check in checks.items()]
+        return all(passed)
     except subprocess.CalledProcessError as error:
         say(f"python {python}, torch {torch}: {error}")
         return False
