@@ -21,7 +21,7 @@ TORCHES = ("2.10", "2.11", "2.12")
 # The extension's one dependency beside the C and C++ runtimes comes with a package that is required.
 NOT_BUNDLED = ("--exclude", "libtvm_ffi.so")
 # Root may write wherever it likes, but for these.
-AS_A_USER = ("setpriv", "--bounding-set=-dac_override,-fowner", "--inh-caps=-all")
+AS_A_USER = (shutil.which("setpriv"), "--bounding-set=-dac_override,-fowner", "--inh-caps=-all")
 LIBRARIES = ("libcublas.so", "libcublasLt.so")
 
 
@@ -123,7 +123,7 @@ def passes(name: str, check) -> bool:
     """Whether a check raises nothing; what it says is printed."""
     try:
         say(f"  {name}: {check()}")
-    except (subprocess.CalledProcessError, AssertionError) as error:
+    except (subprocess.CalledProcessError, AssertionError, OSError) as error:
         say(f"  {name}: FAILED, {error}")
         return False
     return True
