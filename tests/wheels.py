@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -171,23 +172,34 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 
 def without_cublas(python: Path, work: Path) -> str:
-    """`demo` without cuBLAS: torch's CUDA builds want libraries of that name to be imported, so they get empty ones."""
+    """`demo` without cuBLAS: torch's CUDA builds want its functions to be imported, so they get ones that fail."""
     listed = json.loads(output(python, "-m", "pip", "list", "--format", "json"))
     names = [x["name"] for x in listed if x["name"].startswith("nvidia-cublas")]
     site = output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     sonames = {x.name for x in Path(site, "nvidia").rglob("libcublas*.so.*") if x.name.startswith(LIBRARIES)}
     assert names, "nothing to leave out"
     output(python, "-m", "pip", "uninstall", "--quiet", "--yes", *names)
-    empty = work / "empty"
-    shutil.rmtree(empty, ignore_errors=True)
-    empty.mkdir()
+    stand_in = work / "without"
+    shutil.rmtree(stand_in, ignore_errors=True)
+    stand_in.mkdir()
+    (stand_in / "failing.c").write_text("".join(f"int {name}(void) {{ return 1; }}\n" for name in wanted(Path(site))))
     for soname in sonames:
-        output("gcc", "-shared", f"-Wl,-soname,{soname}", "-o", empty / soname, "-x", "c", "/dev/null")
-    found = demo(python, os.environ | {"LD_LIBRARY_PATH": str(empty)})
-    doctor = _json(python, "doctor", env=os.environ | {"LD_LIBRARY_PATH": str(empty)})
+        # All of them in the one that is no cublasLt: that one then has nothing.
+        source = "/dev/null" if "Lt" in soname else stand_in / "failing.c"
+        output("gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-o", stand_in / soname, "-x", "c", source)
+    env = os.environ | {"LD_LIBRARY_PATH": str(stand_in)}
+    found = demo(python, env)
+    doctor = _json(python, "doctor", env=env)
     assert doctor["engines"]["aten"]["usable"]
     assert doctor["extension"]["library"] is None, doctor["extension"]
     return found
+
+
+def wanted(site: Path) -> set[str]:
+    """The functions of cuBLAS that torch's libraries, and those that they need, bind to."""
+    libraries = [*site.glob("torch/lib/*.so*"), *site.glob("nvidia/**/*.so*")]
+    listed = output("nm", "--dynamic", "--undefined-only", *libraries)
+    return set(re.findall(r" U (cublas\w+)", listed))
 
 
 if __name__ == "__main__":
