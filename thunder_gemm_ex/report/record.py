@@ -121,6 +121,7 @@ def _row(item: Matmul | Declined, where: str) -> Row:
         item.backward,
         {name: spec.extent(group) for name, group in groups.items()},
         result=item.out.name,
+        product=item.bsym.flat_proxy_outs[0].name,
     )
 
 
