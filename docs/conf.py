@@ -5,7 +5,7 @@ import os
 # What is documented is imported; Thunder's own import warns of nothing that concerns these pages.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from thunder_gemm_ex import __version__  # noqa: E402
+from thunder_gemm_ex import __version__
 
 project = "thunder_gemm_ex"
 author = "The thunder_gemm_ex developers"

@@ -26,16 +26,29 @@ def said(*paths: Path, words: int = 3) -> set[str]:
     return found - raised(*paths)
 
 
-def literals(expression: str, *paths: Path, words: int = 3) -> set[str]:
-    """The string literals of so many words in the C++ statements of these files that begin as `expression` matches."""
-    found = set()
+def warned(*paths: Path) -> set[str]:
+    """The message of every `warnings.warn("...")` in these Python files."""
+    nodes = (node for path in paths for node in ast.walk(_tree(path)) if isinstance(node, ast.Call))
+    texts = (text_of(node.args[0]) for node in nodes if ast.unparse(node.func) == "warnings.warn")
+    return {text for text in texts if text is not None}
+
+
+def literals(statement: str, *paths: Path, words: int = 3) -> set[str]:
+    """The string literals of so many words in those C++ statements of these files in which `statement` matches."""
+    found: set[str] = set()
     for path in paths:
-        source = re.sub(r"^\s*(//|#include).*$", "", path.read_text(), flags=re.MULTILINE)
-        for statement in source.split(";"):
-            start = re.search(expression, statement)
-            if start:
-                found |= set(re.findall(r'"((?:[^"\\]|\\.)*)"', statement[start.start() :]))
-    return {text.replace('\\"', '"').strip() for text in found if _words(text) >= words}
+        texts: list[str] = []
+
+        def keep(literal: re.Match[str], texts: list[str] = texts) -> str:
+            texts.append(literal[1].replace('\\"', '"').strip())
+            return f'"{len(texts) - 1}"'
+
+        source = re.sub(r"^\s*(//|#).*$", "", path.read_text(), flags=re.MULTILINE)
+        source = re.sub(r'"((?:[^"\\]|\\.)*)"', keep, source)
+        for part in source.split(";"):
+            if re.search(statement, part):
+                found |= {texts[int(number)] for number in re.findall(r'"(\d+)"', part)}
+    return {text for text in found if _words(text) >= words}
 
 
 def _tree(path: Path) -> ast.Module:
@@ -43,25 +56,28 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _words(text: str) -> int:
-    return len(re.findall(r"[A-Za-z]{2,}", text))
+    """Words with a space between: an identifier is one."""
+    return sum(bool(re.search("[A-Za-z]{2}|K=1", word)) for word in text.split())
 
 
 def _messages(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        for argument in node.exc.args:
-            text = _text(argument)
-            if text is not None and _words(text):
-                yield text
+    """What the exceptions that a statement raises are made with: `raise A("...")`, `raise found or A("...")`."""
+    if not isinstance(node, ast.Raise) or node.exc is None:
+        return
+    for call in ast.walk(node.exc):
+        if isinstance(call, ast.Call) and ast.unparse(call.func)[:1].isupper():
+            yield from (text for text in map(text_of, call.args) if text is not None and _words(text))
 
 
 def _docstrings(tree: ast.Module) -> set[int]:
     """Identities of the strings that are statements of their own."""
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    statements = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    return {id(value) for value in statements if isinstance(value, ast.Constant)}
 
 
 def _strings(node: ast.AST, skip: set[int]) -> Iterator[str]:
     """The strings below a node, each f-string as one."""
-    text = None if id(node) in skip else _text(node)
+    text = None if id(node) in skip else text_of(node)
     if text is not None:
         yield text
         node = ast.Tuple([x.value for x in getattr(node, "values", ()) if isinstance(x, ast.FormattedValue)])
@@ -70,10 +86,10 @@ def _strings(node: ast.AST, skip: set[int]) -> Iterator[str]:
             yield from _strings(child, skip)
 
 
-def _text(node: ast.AST) -> str | None:
+def text_of(node: ast.AST) -> str | None:
     """A string with its values left open, None where the node is no string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(value) if isinstance(value, ast.Constant) else HOLE for value in node.values)
+        return "".join(text_of(value) if isinstance(value, ast.Constant) else HOLE for value in node.values)
     return None
