@@ -27,3 +27,4 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 myst_heading_anchors = 3
+smartquotes = False
