@@ -182,11 +182,16 @@ def without_cublas(python: Path, work: Path) -> str:
     stand_in = work / "without"
     shutil.rmtree(stand_in, ignore_errors=True)
     stand_in.mkdir()
-    (stand_in / "failing.c").write_text("".join(f"int {name}(void) {{ return 1; }}\n" for name in wanted(Path(site))))
+    versions = wanted(Path(site))
+    functions = (f"int {name}(void) {{ return 1; }}\n" for names in versions.values() for name in names)
+    (stand_in / "failing.c").write_text("".join(functions))
+    nodes = (f"{version} {{ {' '.join(f'{name};' for name in names)} }};\n" for version, names in versions.items())
+    (stand_in / "versions").write_text("".join(nodes))
     for soname in sonames:
         # All of them in the one that is no cublasLt: that one then has nothing.
         source = "/dev/null" if "Lt" in soname else stand_in / "failing.c"
-        output("gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-o", stand_in / soname, "-x", "c", source)
+        flags = ("-shared", "-fPIC", f"-Wl,-soname,{soname}", f"-Wl,--version-script={stand_in / 'versions'}")
+        output("gcc", *flags, "-o", stand_in / soname, "-x", "c", source)
     env = os.environ | {"LD_LIBRARY_PATH": str(stand_in)}
     found = demo(python, env)
     doctor = _json(python, "doctor", env=env)
@@ -195,11 +200,13 @@ def without_cublas(python: Path, work: Path) -> str:
     return found
 
 
-def wanted(site: Path) -> set[str]:
-    """The functions of cuBLAS that torch's libraries, and those that they need, bind to."""
+def wanted(site: Path) -> dict[str, set[str]]:
+    """By symbol version, the functions of cuBLAS that torch's libraries, and those that they need, bind to."""
     libraries = [*site.glob("torch/lib/*.so*"), *site.glob("nvidia/**/*.so*")]
-    listed = output("nm", "--dynamic", "--undefined-only", *libraries)
-    return set(re.findall(r" U (cublas\w+)", listed))
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r" U (cublas\w+)@+(\S+)", output("nm", "-D", "--undefined-only", *libraries)):
+        found.setdefault(version, set()).add(name)
+    return found
 
 
 if __name__ == "__main__":
