@@ -1,4 +1,4 @@
-"""What the pages say beside their code is true: commands parse, files exist, a quoted error is raised, the index is whole."""
+"""What the pages say beside their code is true: commands parse, files exist, quoted errors are raised, the index whole."""
 
 from __future__ import annotations
 
