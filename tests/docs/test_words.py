@@ -1,4 +1,4 @@
-"""What the pages say beside their code is true: commands parse, files exist, a quoted error is raised, the index is whole."""
+"""What the pages say beside their code is true: commands parse, files exist, an error is as quoted, the index is whole."""
 
 from __future__ import annotations
 
