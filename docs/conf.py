@@ -28,3 +28,4 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 myst_heading_anchors = 3
 smartquotes = False
+highlight_language = "none"
