@@ -21,6 +21,7 @@ html_theme = "furo"
 html_title = f"thunder_gemm_ex {release}"
 html_static_path = []
 html_copy_source = False
+html_show_sphinx = False
 
 # `x` in a docstring is code, as it is in these pages.
 default_role = "code"
