@@ -21,6 +21,7 @@ html_theme = "furo"
 html_title = f"thunder_gemm_ex {release}"
 html_static_path = []
 html_copy_source = False
+html_show_sphinx = False
 
 # `x` in a docstring is code, as it is in these pages.
 default_role = "code"
@@ -28,3 +29,4 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 myst_heading_anchors = 3
 smartquotes = False
+highlight_language = "none"

@@ -1,4 +1,4 @@
-"""What the pages say beside their code is true: commands parse, files exist, quoted errors are raised, the index whole."""
+"""What the pages say beside their code is true: commands parse, files exist, an error is as quoted, the index is whole."""
 
 from __future__ import annotations
 
