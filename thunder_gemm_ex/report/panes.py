@@ -6,6 +6,7 @@ import dataclasses
 import linecache
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from thunder.core.proxies import TensorProxy
 from thunder.core.trace import TraceCtx
@@ -114,9 +115,10 @@ def _made(text: str, inside: dict[str, list[str]]) -> list[str]:
 
 def _inside(trace: TraceCtx) -> dict[str, list[str]]:
     """By the name of its first result, the names of what a fused region makes."""
+    bsyms: list[Any] = trace.bound_symbols
     return {
         bsym.flat_proxy_outs[0].name: [p.name for sub in bsym.subsymbols for p in sub.flat_proxy_outs]
-        for bsym in trace.bound_symbols
+        for bsym in bsyms
         if bsym.sym.is_fusion and any(isinstance(p, TensorProxy) for p in bsym.flat_proxy_outs)
     }
 

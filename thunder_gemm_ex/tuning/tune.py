@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -40,7 +41,7 @@ class TuneReport:
     gpu: str
     stored: bool
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dataclasses.asdict(self)
 
@@ -57,13 +58,13 @@ class TuneReport:
 
 
 def tune(
-    program: Callable,
-    *args,
+    program: Callable[..., Any],
+    *args: Any,
     candidates: int = 16,
     rounds: int = 20,
     store: bool = True,
     progress: bool = True,
-    **kwargs,
+    **kwargs: Any,
 ) -> TuneReport:
     """Run `program(*args, **kwargs)`, and time the algorithms for every product that it gives to cuBLASLt.
 
@@ -86,9 +87,9 @@ def tune(
     from rich.progress import Progress
 
     _refuse_capture()
-    with recording.recorded() as calls:
+    with recording.recorded() as recorded:
         program(*args, **kwargs)
-    calls, skipped = _distinct(calls)
+    calls, skipped = _distinct(recorded)
     rows = []
     with Progress(console=Console(stderr=True), disable=not progress, transient=True) as bar:
         task = bar.add_task("tuning", total=len(calls))
@@ -157,7 +158,7 @@ class Times:
 
     def best(self) -> str:
         """The fastest, unless it is hardly faster than the heuristic's."""
-        best = min(self.microseconds, key=self.microseconds.get)
+        best = min(self.microseconds, key=lambda algo: self.microseconds[algo])
         worth = self.microseconds[best] <= self.microseconds[self.heuristic] * (1 - _GAIN)
         return best if worth else self.heuristic
 
