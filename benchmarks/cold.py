@@ -5,15 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 
+from thunder_gemm_ex.cli._interleave import orders
 from thunder_gemm_ex.tuning.measure import Clock
 
 CALLS = 5  # of a candidate in a round; their median counts
 
 
 def cold_rounds(candidates: dict[str, Callable], rounds: int, clock: Clock) -> Iterator[dict[str, float]]:
-    """Yields for each round the seconds per call of each candidate; the order turns by one each round."""
-    names = list(candidates)
-    for turn in range(rounds):
-        order = names[turn % len(names) :] + names[: turn % len(names)]
+    """Yields for each round the seconds per call of each candidate; the order is drawn anew each round."""
+    for order in orders(list(candidates), rounds):
         took = {name: statistics.median(clock.time(candidates[name]) for _ in range(CALLS)) * 1e-6 for name in order}
-        yield {name: took[name] for name in names}
+        yield {name: took[name] for name in candidates}
