@@ -59,9 +59,12 @@ def compile_command(sources: list[str], output: str) -> list[str]:
     flags = "-std=c++17 -O2 -fPIC -shared -pthread -fvisibility=hidden -Wall -Wextra".split()
     if os.environ.get("THUNDER_GEMM_EX_WERROR") == "1":
         flags.append("-Werror")
+    headers = [str(d) for d in (*libinfo.include_paths(), *cuda_include_dirs())]
+    # The same bytes wherever it is built: __FILE__ in an error's text does not name the build's folders.
+    flags += [f"-ffile-prefix-map={folder}/=" for folder in (*headers, str(ROOT))]
     # -isystem: warnings in other people's headers are not ours.
     ours = ["-I", str(ROOT / "csrc")]
-    theirs = [a for d in (*libinfo.include_paths(), *cuda_include_dirs()) for a in ("-isystem", d)]
+    theirs = [a for d in headers for a in ("-isystem", d)]
     libtvm_ffi = Path(libinfo.find_libtvm_ffi())
     link = ["-L", str(libtvm_ffi.parent), "-ltvm_ffi", "-ldl", "-Wl,-z,defs"]
     return [compiler, *flags, *ours, *theirs, *sources, "-o", output, *link]

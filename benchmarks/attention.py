@@ -23,15 +23,20 @@ def grouped(q, k, v):
     return attention(q, *repeated)
 
 
+def inputs(device: str, heads: int, trained: bool) -> tuple[torch.Tensor, ...]:
+    """q with H heads, k and v with `heads`."""
+    return tuple(torch.randn(B, S, count, D, device=device, requires_grad=trained) for count in (H, heads, heads))
+
+
 def suite(device: str) -> Iterator[Comparison]:
     """Both kinds, forward and training step."""
     for name, program, heads in (("BSHD", attention, H), ("GQA", grouped, H // 4)):
         for trained in (False, True):
-            inputs = [torch.randn(B, S, count, D, device=device, requires_grad=trained) for count in (H, heads, heads)]
+            given = inputs(device, heads, trained)
             yield Comparison(
                 f"{name} attention, {'training step' if trained else 'forward'}",
-                ", ".join(str(list(x.shape)) for x in inputs),
-                candidates(program, inputs),
+                ", ".join(str(list(x.shape)) for x in given),
+                candidates(program, given),
                 TRAINING if trained else FORWARD,
                 rounds=15,
             )

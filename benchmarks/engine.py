@@ -44,14 +44,21 @@ def double():
 @contextlib.contextmanager
 def no_op_library() -> Iterator[None]:
     """Within this block products of CPU tensors go to the cublaslt engine, and nothing is computed."""
-    from tests.double.build import real_library
-
-    double().reset()
     try:
-        with cublaslt.use_library(str(real_library()), str(double().path)), choose.everywhere(), torch.no_grad():
+        with double_library(), torch.no_grad():
             yield
     finally:
         double().reset()
+
+
+@contextlib.contextmanager
+def double_library() -> Iterator[None]:
+    """Within this block products of CPU tensors go to the cublaslt engine over the double, which computes them."""
+    from tests.double.build import real_library
+
+    double().reset()
+    with cublaslt.use_library(str(real_library()), str(double().path)), choose.everywhere():
+        yield
 
 
 def operands() -> tuple[torch.Tensor, torch.Tensor]:

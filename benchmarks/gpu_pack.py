@@ -41,9 +41,16 @@ def stages(rehearse: bool) -> list[Stage]:
     device = ("--device", "cpu" if rehearse else "cuda")
     tests = "tests/cublaslt/test_end_to_end.py" if rehearse else "tests/gpu"
     pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "-n0", "-q")
-    suites = [("rope", "", 60), ("attention", "forward", 60), ("shapes", "decode" if rehearse else "8B", 120)]
+    suites = [
+        ("rope", "", 50),
+        ("algorithms", "decode" if rehearse else "", 60),
+        ("programs", "neva_g23, forward", 40),
+        ("shapes", "decode, 1" if rehearse else "8B", 120),
+        ("attention", "forward", 50),
+        ("epilogues", "ReLU, m 256, forward" if rehearse else "forward", 50),
+    ]
     return [
-        Stage("doctor", 30, (python, "-W", "ignore", "-m", "thunder_gemm_ex", "doctor", "--json")),
+        Stage("doctor", 20, (python, "-W", "ignore", "-m", "thunder_gemm_ex", "doctor", "--json")),
         Stage("tests", 90, (*pytest, tests, "-m", "gpu or not gpu")),
         *(
             Stage(

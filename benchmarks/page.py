@@ -8,7 +8,7 @@ import jinja2
 
 from benchmarks.comparison import OURS
 from benchmarks.plot import ratio_chart, roofline, svg
-from benchmarks.results import Results, against
+from benchmarks.results import Results, against, figures_of, geomeans, ratios_of
 
 
 def page(results: Results, baseline: Results | None = None) -> str:
@@ -20,6 +20,9 @@ def page(results: Results, baseline: Results | None = None) -> str:
     return environment.get_template("page.html.j2").render(
         results=results,
         ours=OURS,
+        figures_of=figures_of,
+        ratios_of=ratios_of,
+        geomeans=geomeans,
         verdicts=verdicts,
         charts={name: svg(ratio_chart(found)) for name, found in results.suites.items() if found},
         roof=None if roof is None else svg(roof),

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 # Of the JSON: raised when a key changes its meaning or goes.
@@ -33,7 +34,7 @@ class Results:
     def ratios(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(comparison, candidate, ratio) of everything that was timed."""
         for result in self.comparisons():
-            for candidate, ratio in result.get("times_as_fast_as", {}).items():
+            for candidate, ratio in ratios_of(result).items():
                 yield result["name"], candidate, ratio
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,6 +49,26 @@ class Results:
             return cls(data["device"], data["machine"], data["suites"], data.get("complete", True))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a file of results ({type(error).__name__}: {error})") from None
+
+
+def ratios_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """candidate -> ratio of one comparison, whether of times or of bytes: above 1, ours is better."""
+    return result.get("times_as_fast_as") or result.get("times_as_little_as") or {}
+
+
+def geomeans(found: list[dict[str, Any]]) -> dict[str, float]:
+    """candidate -> geometric mean of its ratios over the comparisons of one suite, where it is in two or more."""
+    ratios: dict[str, list[float]] = {}
+    for result in found:
+        for candidate, ratio in ratios_of(result).items():
+            ratios.setdefault(candidate, []).append(ratio["median"])
+    return {name: geometric_mean(x) for name, x in ratios.items() if len(x) > 1 and min(x) > 0}
+
+
+def figures_of(result: dict[str, Any]) -> dict[str, str]:
+    """candidate -> its median time or its bytes, with the unit."""
+    times = {name: f"{us:.1f} µs" for name, us in result.get("median_microseconds", {}).items()}
+    return times or {name: f"{count:,} bytes" for name, count in result.get("bytes_used", {}).items()}
 
 
 def against(now: Results, before: Results) -> list[tuple[str, str, str]]:

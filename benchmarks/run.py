@@ -13,11 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.machine import machine
 from benchmarks.results import Results
 
-SUITES = ("rope", "attention", "programs", "overhead", "small", "compile", "shapes")
+SUITES = (
+    *("rope", "attention", "programs", "blocks", "epilogues", "memory", "overhead"),
+    *("small", "compile", "shapes", "algorithms"),
+)
 # What --suite takes beside the suites themselves.
 GROUPS = {
-    "cpu": ("rope", "attention", "programs", "overhead"),
-    "gpu": ("shapes", "attention", "rope", "programs"),
+    "cpu": ("rope", "attention", "programs", "blocks", "epilogues", "memory", "overhead"),
+    "gpu": ("shapes", "algorithms", "attention", "rope", "epilogues", "programs", "blocks", "memory"),
     "all": SUITES,
 }
 
@@ -68,13 +71,34 @@ def run_suites(
 def _run_suite(suite: str, results: Results, wanted: str, rounds: int | None, progress: Progress, keep) -> None:
     """Each comparison is made only when its turn comes: inputs and code of one are alive at a time."""
     found = results.suites.setdefault(suite, [])
-    for comparison in importlib.import_module(f"benchmarks.{suite}").suite(results.device):
-        if wanted.lower() not in f"{suite}: {comparison.name}".lower():
-            continue
-        task = progress.add_task(f"{suite}: {comparison.name}", total=rounds or comparison.rounds)
-        found.append(comparison.measure(rounds, lambda task=task: progress.advance(task)))
+    made = importlib.import_module(f"benchmarks.{suite}").suite(results.device)
+    while True:
+        try:
+            comparison = next(made, None)
+        except Exception as error:  # such as out of memory: other suites may do
+            found.append(_failed(f"{suite}, the rest", error))
+            keep(results)
+            return
+        if comparison is None:
+            return
+        if wanted.lower() in f"{suite}: {comparison.name}".lower():
+            found.append(_measured(suite, comparison, rounds, progress))
+            keep(results)
+
+
+def _measured(suite: str, comparison, rounds: int | None, progress: Progress) -> dict:
+    task = progress.add_task(f"{suite}: {comparison.name}", total=rounds or comparison.rounds)
+    try:
+        return comparison.measure(rounds, lambda: progress.advance(task))
+    except Exception as error:
+        return _failed(comparison.name, error)
+    finally:
         progress.remove_task(task)
-        keep(results)
+
+
+def _failed(name: str, error: Exception) -> dict:
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    return {"name": name, "check": {"ok": False, "errors": {}, "failed": {"": said}}}
 
 
 def _progress(quiet: bool) -> Progress:

@@ -13,6 +13,7 @@ import thunder
 import torch
 
 import thunder_gemm_ex as gx
+from benchmarks import cuda_peers
 from benchmarks.comparison import EAGER, OURS, Comparison
 
 # (model and layer, tokens, features out, features in), from the models' published configurations.
@@ -24,6 +25,7 @@ TABLE = (
     ("Llama-3 70B down", 4096, 8192, 28672),
     ("Mistral 7B out", 4096, 4096, 4096),
     ("GPT-3 up", 2048, 49152, 12288),
+    ("Mistral 7B out in float16", 4096, 4096, 4096),  # which CuPy has, unlike bfloat16
     ("decode, 1 token", 1, 14336, 4096),
     ("decode, 8 tokens", 8, 14336, 4096),
     ("decode, 64 tokens", 64, 14336, 4096),
@@ -36,13 +38,20 @@ SHRUNK = 8
 
 def suite(device: str) -> Iterator[Comparison]:
     """For each shape the product and its two gradients, each in four layouts."""
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     shrink = 1 if device == "cuda" else SHRUNK
     for name, *sizes in TABLE:
         m, n, k = (max(1, size // shrink) for size in sizes)
         for role, (rows, columns, summed) in {"fprop": (m, n, k), "dgrad": (m, k, n), "wgrad": (n, k, m)}.items():
             for layout in ("NN", "NT", "TN", "TT"):
+                dtype = dtype_of(name, device)
                 yield _comparison(f"{name}, {role} {layout}", layout, rows, columns, summed, device, dtype)
+
+
+def dtype_of(name: str, device: str) -> torch.dtype:
+    """What a row of the table is computed in."""
+    if device == "cpu":
+        return torch.float32
+    return torch.float16 if name.endswith("float16") else torch.bfloat16
 
 
 def _comparison(name: str, layout: str, m: int, n: int, k: int, device: str, dtype: torch.dtype) -> Comparison:
@@ -60,9 +69,11 @@ def _comparison(name: str, layout: str, m: int, n: int, k: int, device: str, dty
     }
     calls = {way: functools.partial(lambda fn: [fn(a, b)], fn) for way, fn in ways.items()}
     calls[FLOOR] = lambda: [torch.mm(*ready)]
+    if device == "cuda":
+        calls |= cuda_peers.products(*(x.t() if flag == "T" else x for x, flag in zip((a, b), layout)))
     moved = (m * k + k * n + m * n) * a.element_size()
     facts = {"flops": 2.0 * m * n * k, "bytes": float(moved)}
-    return Comparison(name, f"m {m}, n {n}, k {k}, {dtype}", calls, TARGETS, rounds=15, facts=facts)
+    return Comparison(name, f"m {m}, n {n}, k {k}, {dtype}", calls, TARGETS, rounds=15, facts=facts, cold=True)
 
 
 def _product(layout: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.comparison import OURS
-from benchmarks.results import Results, against
+from benchmarks.results import Results, against, figures_of, geomeans, ratios_of
 
-COLUMNS = ("", "candidate", "median µs", f"{OURS} is", "95 %", "target")
+COLUMNS = ("", "candidate", "median", f"{OURS} is", "95 %", "target")
 
 
 def render(results: Results, baseline: Results | None = None) -> Group:
@@ -25,27 +25,33 @@ def render(results: Results, baseline: Results | None = None) -> Group:
 
 
 def _table(suite: str, found: list[dict[str, Any]], verdicts: dict[tuple[str, str], str]) -> Table:
-    table = Table(title=f"{suite}: times as fast as", title_justify="left")
+    table = Table(title=f"{suite}: how many times as fast as, or as little", title_justify="left")
     for column in (*COLUMNS, *(["baseline"] if verdicts else [])):
         table.add_column(column, justify="left" if column in ("", "candidate", "baseline") else "right")
     for result in found:
         if not result["check"]["ok"]:
-            table.add_row(result["name"], f"WRONG VALUES: {result['check']['errors']}")
+            table.add_row(
+                result["name"], f"WRONG VALUES: {result['check']['errors']} {result['check'].get('failed', '')}"
+            )
             continue
         for row in _rows(result, verdicts):
             table.add_row(*row)
         table.add_section()
+    for candidate, mean in geomeans(found).items():
+        table.add_row("geometric mean", candidate, "", f"{mean:.2f}x")
     return table
 
 
 def _rows(result: dict[str, Any], verdicts: dict[tuple[str, str], str]) -> Iterator[list[str]]:
     title = result["name"]
-    for candidate, microseconds in result["median_microseconds"].items():
-        cells = [title, candidate, f"{microseconds:.1f}", "", "", ""]
-        ratio = result["times_as_fast_as"].get(candidate)
+    for candidate, figure in figures_of(result).items():
+        cells = [title, candidate, figure, "", "", ""]
+        ratio = ratios_of(result).get(candidate)
         if ratio:
             cells[3:5] = [f"{ratio['median']:.2f}x", f"{ratio['low']:.2f} to {ratio['high']:.2f}"]
         if ratio and "target" in ratio:
             cells[5] = f"{ratio['target']:.2f} {'met' if ratio['met'] else 'MISSED'}"
         yield [*cells, verdicts.get((result["name"], candidate), "")] if verdicts else cells
         title = ""
+    for candidate, why in result["check"].get("failed", {}).items():
+        yield ["", candidate, f"did not run: {why}", "", "", "", *([""] if verdicts else [])]

@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "half.h"
 #include "key.h"
 #include "workspace.h"
 
@@ -29,13 +30,13 @@ class ScaleFactors {
   union Value {
     double wide;
     float narrow;
-    _Float16 half;
+    uint16_t half;
     int32_t integer;
   };
   static void fill(double from, cudaDataType_t type, Value* value) {
     if (type == CUDA_R_64F) value->wide = from;
     if (type == CUDA_R_32F) value->narrow = static_cast<float>(from);
-    if (type == CUDA_R_16F) value->half = static_cast<_Float16>(from);
+    if (type == CUDA_R_16F) value->half = half_bits(from);
     if (type == CUDA_R_32I) value->integer = static_cast<int32_t>(from);
   }
   Value values_[2]{};

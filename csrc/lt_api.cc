@@ -50,6 +50,7 @@ Library::Library(const std::string& path, const std::string& override_path) : ov
   }
   if (!real_) throw LibraryError("this process has no libcublasLt.so.13 or .so.12 loaded.");
   path_ = real_.path_of("cublasLtCreate");
+  if (path_.empty()) throw LibraryError("the libcublasLt that this process has loaded has no cublasLtCreate.");
   find_lt();
   version_ = api_.get_version();
   find_cuda();

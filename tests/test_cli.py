@@ -55,6 +55,22 @@ def test_every_command_has_help_with_an_example_and_json(capsys, command):
     assert "--json" in printed.out
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_says_what_its_exit_statuses_mean(capsys, command):
+    _, printed = stopped(capsys, command.name, "--help")
+    assert "Exit status 0 when" in printed.out
+    assert "Else 1, or 2" in printed.out
+
+
+@pytest.mark.parametrize("line", ["explain --json gone.py", "tune --json gone.py", "bench no-such-suite --json"])
+def test_what_fails_is_one_json_object_too(run, line):
+    status, out = run(*line.split())
+    found = json.loads(out)
+    assert status == 1
+    assert found["ok"] is False
+    assert found["error"].endswith(".")
+
+
 @pytest.mark.parametrize("argv", [(), ("paint",), ("doctor", "--colour")])
 def test_what_is_not_understood_has_status_2(capsys, argv):
     status, printed = stopped(capsys, *argv)

@@ -1,12 +1,10 @@
 """The one direction of imports between the rooms of the package, drawn from the sources themselves."""
 
-import ast
 import textwrap
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "thunder_gemm_ex"
+from tests.house import ENTRANCES, PACKAGE, PICTURE, draw, imported, misplaced, reduced, room_of, rooms
 
 # A room is a module or folder of the package; each may import these rooms, itself, and nothing else of the package.
 MAY_IMPORT = {
@@ -33,8 +31,6 @@ MAY_IMPORT = {
     },
     "ways_in": {"executor"},
 }
-# Who stands at the entrance may come from anywhere.
-ENTRANCES = {"__init__", "__main__", "cli"}
 # What a room must not know of the world outside.
 STRANGERS = {
     "spec": {"torch", "thunder", "numpy", "tvm_ffi"},
@@ -47,27 +43,6 @@ STRANGERS = {
     "inductor": {"thunder", "tvm_ffi"},
     "programs": {"thunder", "tvm_ffi"},
 }
-
-
-def room_of(path, package):
-    """The room that a source file belongs to."""
-    first = path.relative_to(package).parts[0]
-    return first.removesuffix(".py")
-
-
-def imported(path, package):
-    """(line, dotted name) of everything that a file imports, wherever in it: inside functions too, relative or not."""
-    here = (package.name, *path.relative_to(package).with_suffix("").parts)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = (node.module or "").split(".") if node.module else []
-            if node.level:
-                base = [*here[: len(here) - node.level], *base]
-            # `from package import room` names the room only in what is imported.
-            names = [alias.name for alias in node.names] if base == [package.name] else [None]
-            yield from ((node.lineno, ".".join([*base, name] if name else base)) for name in names)
 
 
 def offences(package, may_import=MAY_IMPORT):
@@ -111,6 +86,26 @@ def test_the_design_page_shows_every_room(room):
     page = (PACKAGE.parent / "docs" / "design.md").read_text()
     picture = page.partition("```")[2].partition("```")[0]
     assert room.strip("_") in picture.replace(",", " ").split()
+
+
+def test_the_picture_of_the_design_page_is_drawn_from_the_imports():
+    assert PICTURE.read_text() == draw(rooms()), "python -m tests.house draws it anew"
+    assert f"]({PICTURE.name})" in (PICTURE.parent / "design.md").read_text()
+
+
+def test_another_import_is_another_picture():
+    house = rooms()
+    assert draw(house | {"spec": {"programs"}}) != draw(house)
+
+
+def test_every_line_of_the_picture_goes_up():
+    assert misplaced(rooms()) == []
+    assert misplaced({"spec": {"graph"}, "graph": set()}) == [("spec", "graph")]
+
+
+def test_only_imports_that_follow_from_others_have_no_line():
+    house = {"a": set(), "b": {"a"}, "c": {"a", "b"}, "d": {"a"}}
+    assert reduced(house) == {"a": set(), "b": {"a"}, "c": {"b"}, "d": {"a"}}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_few_dependencies_and_no_more(installed):
     assert names == {"lightning-thunder", "torch", "apache-tvm-ffi", "rich", "jinja2"}
 
 
-@pytest.mark.parametrize("extra", ["test", "bench", "dev", "cu12"])
+@pytest.mark.parametrize("extra", ["test", "bench", "dev", "docs", "cu12"])
 def test_extras(installed, extra):
     assert extra in installed.metadata.get_all("Provides-Extra")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from thunder_gemm_ex.cli._check import Step, relative_error, tolerance, worst_error
-from thunder_gemm_ex.cli._interleave import calls_for, interleaved, median_ratio
+from thunder_gemm_ex.cli._interleave import calls_for, interleaved, median_ratio, orders
 
 
 def test_each_round_measures_every_candidate():
@@ -24,12 +24,18 @@ def test_each_round_measures_every_candidate():
     assert min(counts.values()) >= 5
 
 
-def test_the_order_turns():
+def test_every_candidate_follows_every_other():
     order = []
     candidates = {name: lambda name=name: order.append(name) for name in "abc"}
-    for _ in interleaved(candidates, rounds=3, seconds=0):
+    for _ in interleaved(candidates, rounds=40, seconds=0):
         order.append("|")
-    assert "".join(order[order.index("|") - 3 :]) == "abc|bca|cab|"
+    rounds = "".join(order[order.index("|") - 3 :]).strip("|").split("|")
+    assert all(sorted(x) == ["a", "b", "c"] for x in rounds)
+    assert {x[i : i + 2] for x in rounds for i in (0, 1)} == {"ab", "ac", "ba", "bc", "ca", "cb"}
+
+
+def test_the_orders_are_the_same_in_every_run():
+    assert list(orders(["a", "b", "c"], 9)) == list(orders(["a", "b", "c"], 9))
 
 
 def test_what_was_started_is_waited_for():

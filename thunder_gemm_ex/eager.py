@@ -63,10 +63,13 @@ def gemm(
         kind, other = type(a), type(b)
         if (kind is _Tensor or kind is _Parameter) and (other is _Tensor or other is _Parameter):
             try:
-                call, a_rank, b_rank = checked_calls[spec]
-                if a.is_cpu and b.is_cpu and a.ndim == a_rank and b.ndim == b_rank:
+                call, a_rank, b_rank, outer, k = checked_calls[spec]
+                shape = a.shape
+                if a.is_cpu and b.is_cpu and len(shape) == a_rank and b.ndim == b_rank:
                     if a.layout is _STRIDED and b.layout is _STRIDED:
-                        return call(a, b)  # type: ignore[no-any-return]
+                        if outer is None or shape[k] != 1:
+                            return call(a, b)  # type: ignore[no-any-return]
+                        return outer(a, b)  # type: ignore[no-any-return]
             except (KeyError, TypeError, RuntimeError):  # unknown spec, a spec that is no string, sizes that do not fit
                 pass
     check_kinds(a, b, bias, c)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Any
 
 import thunder
 from thunder.core.recipe import Plugin, PluginPolicy
-from thunder.extend import Executor
+from thunder.extend import Executor, set_default_executors
 from thunder.plugins import register_plugin
 
 from thunder_gemm_ex.executor import gemm_ex
@@ -20,14 +21,14 @@ def executors() -> list[Executor]:
     return [gemm_ex, *(ex for ex in thunder.get_default_executors() if ex != gemm_ex)]
 
 
-def enable() -> contextlib.AbstractContextManager[None]:
+def enable() -> contextlib.AbstractContextManager[Any]:
     """Put the executor first into Thunder's defaults; functions compiled from now on use it. Twice is once.
 
     `with gx.enable():` leaves the defaults, at the end of the block, with the executor or without it as they were before.
     """
     with _lock:
         before = gemm_ex in thunder.get_default_executors()
-        thunder.extend.set_default_executors(executors())
+        set_default_executors(executors())
     end = contextlib.ExitStack()
     if not before:
         end.callback(disable)
@@ -37,7 +38,7 @@ def enable() -> contextlib.AbstractContextManager[None]:
 def disable() -> None:
     """Take the executor out of Thunder's defaults; functions that are already compiled keep it. Twice is once."""
     with _lock:
-        thunder.extend.set_default_executors([ex for ex in thunder.get_default_executors() if ex != gemm_ex])
+        set_default_executors([ex for ex in thunder.get_default_executors() if ex != gemm_ex])
 
 
 class GemmEx(Plugin):

@@ -7,7 +7,6 @@ from tests.random_programs.program import Program
 from tests.random_programs.source import operand
 from tests.random_programs.updates import update
 
-
 # Whether a program writes in place, and whether it mixes dtypes.
 _KINDS = [*[(False, False)] * 2, *[(True, False)] * 3, *[(False, True)] * 2, (True, True)]
 

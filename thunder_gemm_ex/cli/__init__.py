@@ -14,6 +14,7 @@ from thunder_gemm_ex.cli._command import COMMANDS, Command
 __all__ = ["main", "parser"]
 
 PROG = "python -m thunder_gemm_ex"
+STATUSES = "Exit status: 0 done and right, 1 done and something is wrong, 2 not understood."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser with a subparser for every command."""
     top = argparse.ArgumentParser(
-        prog=PROG, description="Every matmul one GEMM call: an executor for Lightning Thunder."
+        prog=PROG,
+        description="Every matmul one GEMM call: an executor for Lightning Thunder.",
+        epilog=STATUSES,
     )
     top.add_argument("--version", action="version", version=f"thunder_gemm_ex {__version__}")
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -54,7 +57,8 @@ def add_subparser(subparsers, command: Command) -> None:
         command.name,
         help=command.summary,
         description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-        epilog=f"example: {PROG} {command.example}",
+        epilog=f"{command.status}\n\nexample: {PROG} {command.example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sub.set_defaults(json=False, json_file=None)
     if command.json_to_file:

@@ -32,6 +32,11 @@ class Command:
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
     json_to_file: bool = False
 
+    @property
+    def status(self) -> str:
+        """What its exit statuses say: the first sentence of the function's own docstring, and what all have in common."""
+        return f"{(self.run.__doc__ or '').splitlines()[0]}\nElse 1, or 2 where the command line is not understood."
+
 
 def command(name: str, summary: str, *, example: str, arguments=None, json_to_file: bool = False):
     """Registers the decorated function as the subcommand `name`."""

@@ -3,6 +3,7 @@
 Compare candidates by ratios within a round; a median in seconds says little about another machine.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,16 +21,21 @@ def interleaved(
         seconds: about how long one measurement lasts; short calls are repeated within it.
         finish: waits for what was started, such as torch.cuda.synchronize; once a measurement, inside its time.
 
-    The order turns by one each round, so that no candidate always follows the same other.
+    The order is drawn anew each round, the same in every run: a candidate that always followed the same other would be
+    measured with the caches and threads as that one leaves them (8 % of a whole model's forward on two cores).
     """
     finish = finish or (lambda: None)
     calls = {name: calls_for(candidate, seconds, finish) for name, candidate in candidates.items()}
-    names = list(candidates)
-    for turn in range(rounds):
-        first = turn % len(names)
-        order = names[first:] + names[:first]
+    for order in orders(list(candidates), rounds):
         took = {name: time_calls(candidates[name], calls[name], finish) / calls[name] for name in order}
-        yield {name: took[name] for name in names}
+        yield {name: took[name] for name in candidates}
+
+
+def orders(names: list[str], rounds: int) -> Iterator[list[str]]:
+    """An order of the names for each round."""
+    draw = random.Random(0)
+    for _ in range(rounds):
+        yield draw.sample(names, len(names))
 
 
 def calls_for(candidate: Callable[[], object], seconds: float, finish: Callable[[], object]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from thunder_gemm_ex.engines import aten, cublaslt, epilogues, recording, sites
+from thunder_gemm_ex.engines import aten, cublaslt, epilogues, outer, recording, sites
 from thunder_gemm_ex.engines import scaled as scaled_mm
 from thunder_gemm_ex.engines.sites import Decision, Site
 
@@ -23,8 +23,9 @@ _guesses = sites.guesses
 _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
 _direct_calls: dict[str, Callable] = {}
-# Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b).
-checked_calls: dict[str, tuple[Callable, int, int]] = {}
+# Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b, and what to do where one
+# dimension of a, of size 1, is all that is summed, None where that is no gain; that dimension).
+checked_calls: dict[str, tuple[Callable, int, int, Callable | None, int]] = {}
 
 
 def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - frozen
@@ -46,7 +47,8 @@ def _note_direct_call(made: Site) -> None:
     _direct_calls[made.text] = call
     # matmul broadcasts batch dimensions that one label of the spec says are equal.
     if name != "matmul":
-        checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b))
+        multiply, k = outer.multiply_of(made.pattern, call)
+        checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b), multiply, k)
 
 
 def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=None, aux=None):

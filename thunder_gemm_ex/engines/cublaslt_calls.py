@@ -76,7 +76,7 @@ def decide(
 # Keys of plans that ATen computes faster, as tuning found out; `tuning` fills it.
 aten_faster: set[str] = set()
 # Called once, before the first decision: `tuning` reads here what was tuned in earlier processes.
-before_first: list[Callable[[], None]] = []
+before_first: list[Callable[[], object]] = []
 
 
 def _aten_is_faster(bound: cublaslt.Bound, a, b, shape, bias, flags: int) -> bool:

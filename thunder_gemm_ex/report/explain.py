@@ -19,10 +19,10 @@ class Part:
 
     data: Any
     stats: Any
-    graphs: tuple = ()
+    graphs: tuple[Any, ...] = ()
 
 
-def explain(fn: Callable) -> Report:
+def explain(fn: Callable[..., Any]) -> Report:
     """The report of a function compiled by thunder.jit or thunder.dynamo.thunderfx, for its last called specialisation.
 
     Raises ValueError if `fn` was not compiled by Thunder, was never called, or was compiled without this executor.
@@ -56,7 +56,7 @@ def parts_of_graph(info: Any) -> list[Part]:
     ]
 
 
-def _parts_of(fn: Callable) -> list[Part]:
+def _parts_of(fn: Any) -> list[Part]:
     if hasattr(fn, "_lc_cs"):
         return [Part(fn._lc_cd, fn._lc_cs)]
     infos = getattr(getattr(fn, "_backend", None), "subgraph_infos", ())

@@ -22,7 +22,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 def places(graph: Graph, items: Sequence[Matmul | Declined]) -> dict[int, str]:
     """By position. A gradient has no line of its own: it gets that of its forward matmul."""
-    forward = {}
+    forward: dict[str, Matmul] = {}
     for item in items:
         if isinstance(item, Matmul) and not item.backward:
             forward |= {_base(graph, p).name: item for p in (item.a, item.b)}

@@ -29,7 +29,7 @@ class Program:
     name: str
     given: TraceCtx
     made: TraceCtx
-    fusers: tuple
+    fusers: tuple[Any, ...]
     data: Any
     stats: Any
 
@@ -63,7 +63,8 @@ def _count(trace: TraceCtx) -> dict[str, int]:
 
 
 def _operations(trace: TraceCtx) -> Iterator[tuple[int, BoundSymbol]]:
-    for position, bsym in enumerate(trace.bound_symbols):
+    bsyms: list[Any] = trace.bound_symbols
+    for position, bsym in enumerate(bsyms):
         made = any(isinstance(p, TensorProxy) for p in bsym.flat_proxy_outs)
         if made and bsym.sym.id not in _BOOKKEEPING:
             yield position, bsym

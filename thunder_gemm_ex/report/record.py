@@ -53,16 +53,16 @@ class Record:
     notes: tuple[str, ...]
     before: TraceCtx
     after: TraceCtx
-    fusers: tuple
+    fusers: tuple[Any, ...]
 
     @property
-    def names(self) -> set:
+    def names(self) -> set[str]:
         """What the traces of this specialisation have in common, and no other has."""
         return self.before.names
 
 
 # By Thunder's statistics object of the compiled function; a record goes when that goes.
-records: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+records: weakref.WeakKeyDictionary[Any, list[Record]] = weakref.WeakKeyDictionary()
 # Told (Thunder's compile data, its statistics object) of every program that is compiled with the executor.
 watchers: list[Callable[[Any, Any], None]] = []
 
@@ -121,6 +121,7 @@ def _row(item: Matmul | Declined, where: str) -> Row:
         item.backward,
         {name: spec.extent(group) for name, group in groups.items()},
         result=item.out.name,
+        product=item.bsym.flat_proxy_outs[0].name,
     )
 
 

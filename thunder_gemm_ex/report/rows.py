@@ -42,8 +42,8 @@ class Row:
     multiplied once the labels are merged, {"batch", "m", "n", "k"}. layout: "NT" and so on, as PyTorch reads it.
     engine: who computes it. runs: what was decided when this spec was called with these shapes, by whichever program of
     the process; empty before the first call and for what Thunder computes. bytes_saved: copies that are not made any
-    more. result: the tensor's name in the traces of
-    program number `program`.
+    more. product: the name of what the user's operation makes, in the trace before, of program number `program`; result:
+    of what the row makes, in the trace after: the same but for what was folded.
     """
 
     op: str
@@ -59,6 +59,7 @@ class Row:
     runs: tuple[Run, ...] = ()
     result: str = ""
     program: int = 0
+    product: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dims
+from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dim, Dims
 
 Strides = Mapping[Atom, int]
 
@@ -66,16 +66,16 @@ def from_dims(spec: Contraction, dims: Dims, strides: Sequence[int]) -> dict[Ato
     return found
 
 
-def merge(spec: Contraction, atoms: Sequence[Atom], tensors: Sequence[Strides]) -> list[tuple[Atom, ...]]:
+def merge(spec: Contraction, atoms: Sequence[Atom], tensors: Sequence[Strides]) -> list[Dim]:
     """Groups of `atoms` that act as one label in all `tensors`: an outer stride is the inner's times its size."""
-    groups = [(x,) for x in atoms]
+    groups: list[Dim] = [(x,) for x in atoms]
     while (pair := _mergeable(spec, groups, tensors)) is not None:
         outer, inner = pair
         groups = [outer + inner if g == outer else g for g in groups if g != inner]
     return groups
 
 
-def _mergeable(spec, groups, tensors):
+def _mergeable(spec: Contraction, groups: Sequence[Dim], tensors: Sequence[Strides]) -> tuple[Dim, Dim] | None:
     for outer in groups:
         for inner in groups:
             if outer is inner:

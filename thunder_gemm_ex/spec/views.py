@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from thunder_gemm_ex.spec.contraction import Atom, Contraction, Dim, Dims, atoms_of
 
@@ -67,7 +68,7 @@ def _operand_step(spec: Contraction, tensor: str, step: Step) -> Contraction | N
     dims: Dims = getattr(spec, tensor)
     if isinstance(step, Permute):
         source = [dims[step.perm.index(i)] for i in range(len(step.perm))]
-        return dataclasses.replace(spec, **{tensor: tuple(source)})
+        return _with(spec, tensor, tuple(source))
     if isinstance(step, Reshape):
         return _regroup(spec, tensor, step.source)
     return _unbroadcast(spec, tensor, step)
@@ -96,7 +97,7 @@ def _unbroadcast(spec: Contraction, tensor: str, step: Broadcast) -> Contraction
         if not dropped <= other or dropped & set(spec.k):
             return None
     source = tuple(dims[d] if d in kept else () for d in step.dims)
-    return dataclasses.replace(spec, **{tensor: source})
+    return _with(spec, tensor, source)
 
 
 def _regroup(spec: Contraction, tensor: str, shape: Shape) -> Contraction | None:
@@ -123,7 +124,7 @@ def _regroup(spec: Contraction, tensor: str, shape: Shape) -> Contraction | None
             dim.append(atom)
             size //= have
         dims.append(tuple(dim))
-    return None if todo else dataclasses.replace(spec, **{tensor: tuple(dims)})
+    return None if todo else _with(spec, tensor, tuple(dims))
 
 
 def _split(spec: Contraction, atom: Atom, outer_size: int) -> tuple[Contraction, Atom, Atom]:
@@ -134,11 +135,18 @@ def _split(spec: Contraction, atom: Atom, outer_size: int) -> tuple[Contraction,
     return _rewrite(spec, atom, (outer, inner), sizes), outer, inner
 
 
-def _rewrite(spec: Contraction, atom: Atom, by: Dim, sizes: dict[Atom, int]) -> Contraction:
-    def rewrite(dims: Dims | None) -> Dims | None:
-        return None if dims is None else tuple(_replace(dim, atom, by) for dim in dims)
+def _with(spec: Contraction, tensor: str, dims: Dims) -> Contraction:
+    """`spec` with other labels of "a", "b", "out" or "bias"."""
+    changed: dict[str, Any] = {tensor: dims}
+    return dataclasses.replace(spec, **changed)
 
-    return Contraction(rewrite(spec.a), rewrite(spec.b), rewrite(spec.out), sizes, rewrite(spec.bias))
+
+def _rewrite(spec: Contraction, atom: Atom, by: Dim, sizes: dict[Atom, int]) -> Contraction:
+    def rewrite(dims: Dims) -> Dims:
+        return tuple(_replace(dim, atom, by) for dim in dims)
+
+    bias = None if spec.bias is None else rewrite(spec.bias)
+    return Contraction(rewrite(spec.a), rewrite(spec.b), rewrite(spec.out), sizes, bias)
 
 
 def _replace(dim: Dim, atom: Atom, by: Dim) -> Dim:

@@ -65,17 +65,17 @@ class Clock:
 
     def time(self, run: Callable[[], object]) -> float:
         """One call."""
-        if not self.cuda:
-            begin = time.perf_counter()
+        if self.flush is None:
+            start = time.perf_counter()
             run()
-            return (time.perf_counter() - begin) * 1e6
+            return (time.perf_counter() - start) * 1e6
         self.flush.zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         run()
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) * 1e3
+        return float(begin.elapsed_time(end)) * 1e3
 
     def medians(self, runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
         """The median of each, in interleaved rounds; one more round, not counted, comes first."""

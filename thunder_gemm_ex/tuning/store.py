@@ -15,6 +15,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from thunder_gemm_ex._files import write_whole
 
@@ -67,7 +68,7 @@ class Store:
             return False
         return True
 
-    def _read(self) -> dict | None:
+    def _read(self) -> dict[str, Any] | None:
         """{} where there is no file, None where there is one that is no store of this format."""
         try:
             data = json.loads(self.path.read_text())
@@ -84,7 +85,7 @@ class Store:
             return None
         return data
 
-    def _choices(self, data: dict, gpu: str) -> dict[str, Choice]:
+    def _choices(self, data: dict[str, Any], gpu: str) -> dict[str, Choice]:
         found, bad = {}, 0
         of_gpu = data.get("gpus", {}).get(gpu, {})
         for key, entry in of_gpu.items() if isinstance(of_gpu, dict) else ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -40,7 +41,7 @@ class TuneReport:
     gpu: str
     stored: bool
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return dataclasses.asdict(self)
 
@@ -57,13 +58,13 @@ class TuneReport:
 
 
 def tune(
-    program: Callable,
-    *args,
+    program: Callable[..., Any],
+    *args: Any,
     candidates: int = 16,
     rounds: int = 20,
     store: bool = True,
     progress: bool = True,
-    **kwargs,
+    **kwargs: Any,
 ) -> TuneReport:
     """Run `program(*args, **kwargs)`, and time the algorithms for every product that it gives to cuBLASLt.
 
@@ -86,9 +87,9 @@ def tune(
     from rich.progress import Progress
 
     _refuse_capture()
-    with recording.recorded() as calls:
+    with recording.recorded() as recorded:
         program(*args, **kwargs)
-    calls, skipped = _distinct(calls)
+    calls, skipped = _distinct(recorded)
     rows = []
     with Progress(console=Console(stderr=True), disable=not progress, transient=True) as bar:
         task = bar.add_task("tuning", total=len(calls))
@@ -142,34 +143,56 @@ def _distinct(calls: list[Call]) -> tuple[dict[str, Call], list[str]]:
     return found, list(skipped)
 
 
-def _tune_one(key: str, call: Call, count: int, rounds: int) -> Tuned:
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """What was measured of one call in one interleaved run: algorithm -> median microseconds, ATen among them.
+
+    Attributes:
+        faults: algorithm -> why it is not to be used.
+        heuristic: what runs without tuning: the first right algorithm that the library offers.
+    """
+
+    microseconds: dict[str, float]
+    faults: dict[str, str]
+    heuristic: str
+
+    def best(self) -> str:
+        """The fastest, unless it is hardly faster than the heuristic's."""
+        best = min(self.microseconds, key=lambda algo: self.microseconds[algo])
+        worth = self.microseconds[best] <= self.microseconds[self.heuristic] * (1 - _GAIN)
+        return best if worth else self.heuristic
+
+
+def times_of(call: Call, count: int, rounds: int) -> Times:
+    """Time up to `count` algorithms for the call, each that is right, and ATen."""
     _refuse_capture(call.a)
     exact = call.aten(call.a, call.b, call.bias, call.c, call.alpha, call.beta)
     offered = call.bound.candidates(call.a, call.b, call.out, call.bias, call.c, call.flags, count=count)["candidates"]
     faults = {x["algo"]: fault_of(call, x["algo"], exact) for x in offered}
     right = [algo for algo, fault in faults.items() if not fault]
+    times = Clock(call.a.device).medians({algo: run_with(call, algo) for algo in (*right, ATEN)}, rounds)
+    return Times(times, faults, right[0] if right else ATEN)
 
-    def with_algo(algo: str) -> Callable[[], object]:
-        return lambda: call.bound.full(call.a, call.b, call.out, *call.terms, algo)
 
-    def with_aten() -> object:
-        return call.aten(call.a, call.b, call.bias, call.c, call.alpha, call.beta)
+def run_with(call: Call, algo: str) -> Callable[[], object]:
+    """What carries the call out with that algorithm, into its own output, or with ATen, into a new one."""
+    if algo == ATEN:
+        return lambda: call.aten(call.a, call.b, call.bias, call.c, call.alpha, call.beta)
+    return lambda: call.bound.full(call.a, call.b, call.out, *call.terms, algo)
 
-    runs = {algo: with_algo(algo) for algo in right} | {ATEN: with_aten}
-    times = Clock(call.a.device).medians(runs, rounds)
-    heuristic = right[0] if right else ATEN
-    best = min(times, key=times.get)
-    if times[best] > times[heuristic] * (1 - _GAIN):
-        best = heuristic
+
+def _tune_one(key: str, call: Call, count: int, rounds: int) -> Tuned:
+    found = times_of(call, count, rounds)
+    best = found.best()
     return Tuned(
         key=key,
         problem=_problem(call),
         algo=best,
-        microseconds=times[best],
-        heuristic_microseconds=times[heuristic],
-        aten_microseconds=times[ATEN],
-        candidates=len(offered),
-        faults=tuple(fault for fault in faults.values() if fault),
+        microseconds=found.microseconds[best],
+        heuristic_microseconds=found.microseconds[found.heuristic],
+        aten_microseconds=found.microseconds[ATEN],
+        candidates=len(found.faults),
+        faults=tuple(fault for fault in found.faults.values() if fault),
     )
 
 

@@ -1,0 +1,48 @@
+"""What is written to in place is folded into nothing that reads it later, under whatever name the write goes."""
+
+import pytest
+import torch
+
+from tests.checks import assert_as_eager
+
+# A write to t [4, 4], which has other names: those of its views.
+WRITES = {
+    "itself": lambda t, c: t.add_(c),
+    "mT": lambda t, c: t.mT.add_(c),
+    "reshape": lambda t, c: t.reshape(16).mul_(c[0, 0]),
+    "unsqueeze": lambda t, c: t.unsqueeze(0).copy_(c[None]),
+    "view of a view": lambda t, c: t.t()[None].mul_(0.5),
+}
+# What a matmul after the write could take in: made of t before it.
+MADE = {
+    "factor": lambda t: t * 0.25,
+    "quotient": lambda t: t / 8,
+    "cast": lambda t: t.to(torch.float64).to(t.dtype),
+    "copy": lambda t: t.t().contiguous(),
+    "copying reshape": lambda t: t.t().reshape(2, 8).reshape(4, 4),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
+def test_what_was_made_before_a_write_does_not_see_it(write, made, grad):
+    def f(a, b, c, d):
+        t = torch.mm(a, b)
+        before = MADE[made](t)
+        WRITES[write](t, c)
+        return before @ d
+
+    inputs = [torch.randn(4, 4) for _ in range(3)]
+    assert_as_eager(f, *inputs, torch.randn(4, 4, requires_grad=grad), gemm_claim="all")
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_an_operand_that_is_written_to_later_is_read_before(write):
+    def f(a, b, c):
+        t = a * 2
+        product = t @ b
+        WRITES[write](t, c)
+        return product * 0.25, t @ b
+
+    assert_as_eager(f, *(torch.randn(4, 4) for _ in range(3)), gemm_claim="all")
