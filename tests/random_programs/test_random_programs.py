@@ -11,7 +11,7 @@ from tests.random_programs.comparing import Reference, judge
 from tests.random_programs.programs import programs
 
 # In all; each of the parts below takes its share. More in the environment for a long run.
-EXAMPLES = int(os.environ.get("THUNDER_GEMM_EX_EXAMPLES", "2000"))
+EXAMPLES = int(os.environ.get("THUNDER_GEMM_EX_EXAMPLES", "1000"))
 PARTS = 8
 
 
