@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.checks import assert_as_eager
+from tests.checks import assert_as_eager, jit
 
 # A write to t [4, 4], which has other names: those of its views.
 WRITES = {
@@ -46,3 +46,16 @@ def test_an_operand_that_is_written_to_later_is_read_before(write):
         return product * 0.25, t @ b
 
     assert_as_eager(f, *(torch.randn(4, 4) for _ in range(3)), gemm_claim="all")
+
+
+def test_writing_to_the_source_of_a_folded_copy_before_the_backward_is_refused():
+    """Stated in docs/limits.md: it is saved in the copy's place. Never a silently wrong gradient."""
+
+    def f(x, w):
+        return x.t().contiguous() @ w
+
+    x, w = torch.randn(4, 4), torch.randn(4, 4, requires_grad=True)
+    out = jit(f, gemm_claim="all")(x, w)
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
