@@ -1,6 +1,7 @@
 """One comparison: several ways to compute one thing. First checked, then timed in interleaved rounds."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -12,6 +13,12 @@ from thunder_gemm_ex.cli._interleave import interleaved
 from thunder_gemm_ex.tuning.measure import Clock
 
 EAGER, OURS = "eager", "gemm_ex"
+
+
+def said(error: Exception) -> str:
+    """The first line of an error, without the folders and addresses of this machine: results are committed."""
+    line = f"{type(error).__name__}: {error}".splitlines()[0]
+    return re.sub(r"0x[0-9a-f]+", "0x...", re.sub(r"(?:/[\w.+-]+)+/", "", line))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Comparison:
             try:
                 errors[name] = worst_error(call(), want)
             except Exception as error:
-                failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+                failed[name] = said(error)
         limit = tolerance(want)
         ok = OURS not in failed and all(error <= limit for error in errors.values())
         return {"ok": ok, "tolerance": limit, "errors": errors, "failed": failed}

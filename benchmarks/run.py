@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from benchmarks.comparison import said
 from benchmarks.machine import machine
 from benchmarks.results import Results
 
@@ -97,8 +98,7 @@ def _measured(suite: str, comparison, rounds: int | None, progress: Progress) ->
 
 
 def _failed(name: str, error: Exception) -> dict:
-    said = f"{type(error).__name__}: {error}".splitlines()[0]
-    return {"name": name, "check": {"ok": False, "errors": {}, "failed": {"": said}}}
+    return {"name": name, "check": {"ok": False, "errors": {}, "failed": {"": said(error)}}}
 
 
 def _progress(quiet: bool) -> Progress:

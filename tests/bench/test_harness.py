@@ -31,6 +31,13 @@ def test_a_peer_that_cannot_run_is_left_out_and_says_why():
     assert set(result["times_as_fast_as"]) == {EAGER, "other"}
 
 
+def test_what_a_peer_said_names_no_folder_of_this_machine():
+    from benchmarks.comparison import said
+
+    error = RuntimeError('in <code at 0x7f9e>, file "/some/where-1/lib.d/helper.py", line 3')
+    assert said(error) == 'RuntimeError: in <code at 0x...>, file "helper.py", line 3'
+
+
 def test_where_ours_cannot_run_the_check_fails():
     def refuses(x):
         raise RuntimeError("no")
