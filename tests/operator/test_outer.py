@@ -72,6 +72,25 @@ def test_more_dimensions_stay_a_product(spec):
     assert "mul" not in gemm(a, b, spec)[1]
 
 
+@pytest.mark.parametrize(
+    ("spec", "a", "b", "computed"),
+    [
+        ("1 1, 1 1 -> 1 1", (1, 1), (1, 1), []),
+        ("1 1, n 1 -> 1 n", (1, 1), (3, 1), []),
+        ("m 1, 1 1 -> m 1", (3, 1), (1, 1), []),
+        ("m 1, 1 n -> m n", (3, 1), (1, 4), ["mul"]),
+        ("1 k, k n -> 1 n", (1, 1), (1, 4), ["mul"]),
+        ("m k, k 1 -> 1 m", (3, 1), (1, 1), ["mul"]),
+    ],
+)
+def test_sizes_of_one_in_the_spec(spec, a, b, computed):
+    a, b = torch.randn(a), torch.randn(b)
+    out, computing = gemm(a, b, spec)
+    assert computed == [name for name in computing if name == "mul"]
+    assert out.is_contiguous()
+    torch.testing.assert_close(out.flatten(), (a.flatten()[:, None] * b.flatten()).flatten())
+
+
 def test_a_k_that_only_one_operand_has_is_refused():
     a, b = torch.randn(5, 1), torch.randn(3, 7)
     gx.gemm(a, torch.randn(1, 7), "m k, k n -> m n")

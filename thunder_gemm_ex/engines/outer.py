@@ -24,7 +24,11 @@ def multiply_of(pattern: Pattern, call: Callable) -> tuple[Callable | None, int]
     """
     if {len(pattern.a), len(pattern.b), len(pattern.out)} != {2}:
         return None, 0
-    in_a, in_b = (next(i for i, dim in enumerate(dims) if dim not in pattern.out) for dims in (pattern.a, pattern.b))
+    summed = [[i for i, dim in enumerate(dims) if dim not in pattern.out] for dims in (pattern.a, pattern.b)]
+    if [len(dims) for dims in summed] != [1, 1]:
+        # Among dimensions that are 1 in the spec itself none tells which is summed: "1 1, 1 1 -> 1 1".
+        return None, 0
+    (in_a,), (in_b,) = summed
     # [rows, 1] * [1, columns], whichever operand has the rows.
     rows, columns = ("a", "b") if pattern.a[1 - in_a] == pattern.out[0] else ("b", "a")
     at = {"a": in_a, "b": in_b}
