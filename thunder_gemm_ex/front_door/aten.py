@@ -6,11 +6,14 @@ import math
 
 import thunder.torch as ltorch
 import torch
+from thunder.core import dtypes
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.front_door.eager import Unstated, to_copy
+from thunder_gemm_ex.front_door.graded import graded
 
 _aten = torch.ops.aten
+_HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
@@ -43,6 +46,21 @@ def _expand(a: TensorProxy, shape, **kwargs) -> TensorProxy:
     return a if tuple(shape) == tuple(a.shape) else ltorch.expand(a, tuple(shape))
 
 
+def _mul(a: TensorProxy, b: TensorProxy) -> TensorProxy:
+    """torch.mul. Under a gradient Thunder converts 16-bit factors to float32 after it has expanded them, which gives an
+    expanded factor strides that decide the product's; converted here first, the other factor decides, as in eager."""
+    tensors = isinstance(a, TensorProxy) and isinstance(b, TensorProxy)
+    if (
+        not tensors
+        or a.dtype != b.dtype
+        or a.dtype not in _HALF
+        or tuple(a.shape) == tuple(b.shape)
+        or not graded(a, b)
+    ):
+        return ltorch.mul(a, b)
+    return ltorch.to(ltorch.mul(ltorch.to(a, torch.float32), ltorch.to(b, torch.float32)), a.dtype)
+
+
 def _squeeze(a: TensorProxy, dim=None) -> TensorProxy:
     return ltorch.squeeze(a) if dim is None else ltorch.squeeze(a, dim if isinstance(dim, int) else tuple(dim))
 
@@ -58,7 +76,7 @@ STEPS = {
     _aten.bmm.default: ltorch.matmul,
     _aten.mv.default: matmul,
     _aten.dot.default: matmul,
-    _aten.mul.Tensor: ltorch.mul,
+    _aten.mul.Tensor: _mul,
     _aten.sum.default: _sum,
     _aten.sum.dim_IntList: _sum,
     _aten.permute.default: _permute,

@@ -11,6 +11,7 @@ from thunder.core.proxies import NumberProxy, TensorProxy
 
 from thunder_gemm_ex.front_door.aten import matmul
 from thunder_gemm_ex.front_door.eager import Unstated
+from thunder_gemm_ex.front_door.graded import graded
 
 
 def need(condition: bool) -> None:
@@ -77,7 +78,7 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
         need(batch1.shape[-1] != 0 or type(beta) is int or beta == 0)
         beta, alpha = int(beta), int(alpha)
     # Thunder's own gradient scales the product too, and does not ignore what is scaled by 0.
-    scales = any(x.requires_grad for x in (input, batch1, batch2))
+    scales = graded(input, batch1, batch2)
     return _with_terms(lambda: bmm(batch1, batch2), batch1.shape[-1], input, beta, alpha, any_alpha=scales)
 
 
@@ -126,7 +127,7 @@ def _with_terms(multiply, summed: int, input, beta: Number, alpha: Number, any_a
     elif alpha != 1:
         product = ltorch.mul(product, alpha)
     if beta == 0:
-        return product if not input.requires_grad else ltorch.add(product, _nothing_of(input))
+        return product if not graded(input) else ltorch.add(product, _nothing_of(input))
     return ltorch.add(product, input if beta == 1 else ltorch.mul(input, beta))
 
 

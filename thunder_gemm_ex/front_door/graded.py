@@ -1,0 +1,26 @@
+"""Whether autograd follows a value: while a program is recorded Thunder marks its inputs alone."""
+
+from __future__ import annotations
+
+from thunder.core.compile_data import get_compile_data
+from thunder.core.proxies import TensorProxy
+from thunder.core.trace import get_tracectx
+
+
+def graded(*values: object) -> bool:
+    """Whether one of the tensors is, or was made from, an input that requires a gradient, and gradients are recorded."""
+    compiled = get_compile_data()
+    if compiled is not None and not compiled.is_grad_enabled:
+        return False
+    wanted = {value.name for value in values if isinstance(value, TensorProxy)}
+    if any(isinstance(value, TensorProxy) and value.requires_grad for value in values):
+        return True
+    for scope in reversed(get_tracectx().scopes):
+        for bsym in reversed(scope):
+            if wanted.isdisjoint(out.name for out in bsym.flat_proxy_outs):
+                continue
+            for arg in bsym.flat_proxy_args:
+                if isinstance(arg, TensorProxy) and arg.requires_grad:
+                    return True
+                wanted.add(arg.name)
+    return False
