@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "rules": {"spec", "graph"},
     "emit": {"spec", "graph", "rules"},
     "front_door": {"spec", "graph"},
-    "gradients": set(),
+    "gradients": {"graph"},
     "symbols": {"spec", "engines"},
     "operator": {"spec", "engines"},
     "eager": {"spec", "engines", "operator"},

@@ -17,7 +17,8 @@ from thunder.core.prims import PrimIDs, get_grad, put_grad
 from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 from thunder.core.transforms import put_grads
-from thunder.transforms.autocast import disable_autocast
+
+from thunder_gemm_ex.graph import autocast
 
 
 def matmul(a: TensorProxy, b: TensorProxy, /) -> TensorProxy:
@@ -80,7 +81,7 @@ def _as_recorded(rule: Callable) -> Callable:
 
     @functools.wraps(rule)
     def resting(*args):
-        with disable_autocast():
+        with autocast.resting():
             return rule(*args)
 
     return resting

@@ -16,7 +16,8 @@ from thunder.core import dtypes
 from thunder.core.compile_data import get_compile_data
 from thunder.core.proxies import TensorProxy
 from thunder.core.trace import get_tracectx
-from thunder.transforms.autocast import disable_autocast, is_autocast_enabled
+
+from thunder_gemm_ex.graph import autocast
 
 _ENTER, _EXIT = (f"torch.amp.autocast_mode._{name}_autocast" for name in ("enter", "exit"))
 
@@ -32,7 +33,7 @@ class Region:
 def region(proxies: list[TensorProxy]) -> Region | None:
     """The region that the program is in, as far as it is for one of these tensors and not disabled."""
     data = get_compile_data()
-    if data is None or data.autocast_stack.is_empty() or not is_autocast_enabled():
+    if data is None or data.autocast_stack.is_empty():
         return None
     _forget_left(data.autocast_stack.stack)
     for device in dict.fromkeys(x.device.devicetype.name.lower() for x in proxies):
@@ -50,14 +51,12 @@ def _forget_left(stack) -> None:
         # Not compiled by thunder.jit: ThunderFX tries an operation on a stack of its own.
         return
     entered = [x.sym.id for x in get_tracectx().scopes[0]]
-    inside = entered.count(_ENTER) - entered.count(_EXIT)
-    while len(stack) > inside + around:
-        stack.popleft()
+    autocast.drop_oldest(stack, entered.count(_ENTER) - entered.count(_EXIT) + around)
 
 
 def resting(where: Region | None) -> contextlib.AbstractContextManager[None]:
     """Thunder's own rules rest in a region: what is recorded meanwhile has been cast."""
-    return contextlib.nullcontext() if where is None else disable_autocast()
+    return contextlib.nullcontext() if where is None else autocast.resting()
 
 
 @contextlib.contextmanager

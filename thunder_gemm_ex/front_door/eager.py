@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -112,10 +113,24 @@ def _pretending(where: Region | None):
     if where is None:
         yield
         return
+    with in_eager(where.device, where.dtype), _fake_mode(where.device)():
+        yield
+
+
+@functools.cache
+def _fake_mode(device: str) -> type:
+    """What makes tensors of the device without data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with in_eager(where.device, where.dtype), FakeTensorMode():
-        yield
+    if device != "cpu":
+        return FakeTensorMode
+
+    class WithoutDeviceGuard(FakeTensorMode):
+        # On a machine without a GPU the mode registers a guard for CUDA that belongs to the first thread: torch 2.10
+        # crashes when that thread has ended and another enters the mode.
+        avoid_device_init = False
+
+    return WithoutDeviceGuard
 
 
 def cast(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> tuple[tuple, dict]:
