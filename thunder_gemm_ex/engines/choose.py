@@ -19,6 +19,8 @@ __all__ = ["Decision", "Site", "checked_calls", "everywhere", "forget", "run_gem
 
 _sites: dict[tuple[str, aten.Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
+# Those that `_run_with_terms` asks for: by text, whether there are a factor, a bias, a factor of the bias, numerics.
+_termed_sites: dict[tuple[str, bool, bool, bool, str], Site] = {}
 _guesses = sites.guesses
 _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
@@ -85,8 +87,13 @@ def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
             return _run_with_terms(a, b, spec, bias, 1, beta, numerics) * alpha
         alpha = value
     biased = bias is not None
-    terms = aten.Terms(alpha=alpha != 1, bias=biased, scaled_bias=biased and beta != 1, numerics=numerics)
-    return site(spec, terms)(a, b, bias, None, alpha, beta if biased else 0)
+    # Of plain values: to make Terms and hash them takes longer than all the rest of this call.
+    key = (spec, alpha != 1, biased, biased and beta != 1, numerics)
+    found = _termed_sites.get(key)
+    if found is None:
+        terms = aten.Terms(alpha=key[1], bias=biased, scaled_bias=key[3], numerics=numerics)
+        found = _termed_sites[key] = site(spec, terms)
+    return found(a, b, bias, None, alpha, beta if biased else 0)
 
 
 def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
@@ -120,7 +127,7 @@ recording.suspended.append(_without_guesses)
 @contextlib.contextmanager
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
-    tables = (_sites, _plain_sites, _guesses, _direct_calls, checked_calls)
+    tables = (_sites, _plain_sites, _termed_sites, _guesses, _direct_calls, checked_calls)
     saved, forced = [dict(table) for table in tables], sites.forced
     for table in tables:
         table.clear()
