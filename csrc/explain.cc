@@ -43,6 +43,22 @@ void add_layout(const Found& found, const Contraction& contraction, JsonObject* 
   if (contraction.epilogue.has_aux()) json->add("ld_aux", layout.aux.ld);
 }
 
+// The library's own numbers of what it will run; they mean the same in its logs.
+std::string algorithm(const Library& library, const Plan& plan) {
+  JsonObject json;
+  auto add = [&](const char* name, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    int32_t value = 0;
+    size_t written = 0;
+    cublasStatus_t status = library.api().algo_config(&plan.algo, attribute, &value, sizeof(value), &written);
+    if (status == CUBLAS_STATUS_SUCCESS) json.add(name, static_cast<int64_t>(value));
+  };
+  add("id", CUBLASLT_ALGO_CONFIG_ID);
+  add("tile", CUBLASLT_ALGO_CONFIG_TILE_ID);
+  add("stages", CUBLASLT_ALGO_CONFIG_STAGES_ID);
+  add("split_k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  return json.add("chosen", plan.tuned ? "tuned" : "heuristic").text();
+}
+
 }  // namespace
 
 JsonObject& JsonObject::add_raw(const char* name, const std::string& json) {
@@ -65,12 +81,14 @@ std::string to_json_list(const std::vector<std::string>& values) {
   return text + "]";
 }
 
-std::string to_json(const Found& found, const Contraction& contraction, const Copies& copies) {
+std::string to_json(const Found& found, const Contraction& contraction, const Copies& copies, const Library* library) {
   JsonObject json;
   json.add("declined", found.refusal);
   if (!found.parts.empty()) {
     add_layout(found, contraction, &json);
-    if (found.parts[0].plan) json.add("workspace", static_cast<int64_t>(found.parts[0].plan->workspace));
+    const Plan* plan = found.parts[0].plan.get();
+    if (plan) json.add("workspace", static_cast<int64_t>(plan->workspace));
+    if (plan && library && plan->refusal.empty()) json.add_raw("algorithm", algorithm(*library, *plan));
   }
   if (copies.any()) {
     JsonObject strides;

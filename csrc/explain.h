@@ -27,6 +27,7 @@ std::string to_json_list(const std::vector<std::string>& values);  // of JSON va
 
 // Sizes, flags and leading dimensions are cuBLAS's (column-major, D is rows x cols, its A is the operand that `first`
 // names); `layout` is PyTorch's view; strides in elements, workspace in bytes. The first of several parts is shown.
-std::string to_json(const Found& found, const Contraction& contraction, const Copies& copies);
+// `library` is null where none was asked.
+std::string to_json(const Found& found, const Contraction& contraction, const Copies& copies, const Library* library);
 
 }  // namespace lt

@@ -188,7 +188,7 @@ std::string Gemm::explain(const Tensors& tensors, int64_t flags) const {
   Copies copies;
   int major = library ? library->compute_capability_major(tensors[kA].device.device_id) : 0;
   if (!types.refusal[0]) layouts_of(tensors, demands_of(types, flags, major), &copies);
-  return to_json(*found, contraction_, copies);
+  return to_json(*found, contraction_, copies, library);
 }
 
 }  // namespace lt

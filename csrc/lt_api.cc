@@ -71,6 +71,7 @@ void Library::find_lt() {
   assign(&api_.matmul, find("cublasLtMatmul"));
   assign(&api_.get_heuristic, find("cublasLtMatmulAlgoGetHeuristic"));
   assign(&api_.algo_check, find("cublasLtMatmulAlgoCheck"));
+  assign(&api_.algo_config, find("cublasLtMatmulAlgoConfigGetAttribute"));
   assign(&api_.desc_init, find("cublasLtMatmulDescInit_internal"));
   assign(&api_.desc_set, find("cublasLtMatmulDescSetAttribute"));
   assign(&api_.layout_init, find("cublasLtMatrixLayoutInit_internal"));

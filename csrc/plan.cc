@@ -130,7 +130,8 @@ PlanKey invariant(const PlanKey& key) {
 void choose_algorithm(const Library& library, cublasLtHandle_t handle, const PlanKey& key, const DescPointers& pointers,
                       Plan* plan) {
   auto tuned = Tuned::global().find(key.to_hex());
-  if (tuned && take(library, handle, key, *tuned, plan)) return;
+  plan->tuned = tuned && take(library, handle, key, *tuned, plan);
+  if (plan->tuned) return;
   PlanKey asked = key.flags & kBatchInvariant ? invariant(key) : key;
   Plan stand_in = describe(library, asked, pointers);
   auto algos = offers(library, handle, asked, stand_in, kRequested, &plan->refusal);

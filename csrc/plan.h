@@ -41,6 +41,7 @@ struct Plan {
   MatrixLayout a, b, c, d;
   cublasLtMatmulAlgo_t algo{};
   size_t workspace = 0;
+  bool tuned = false;  // the algorithm is what the user tuned, not the heuristic's
 };
 
 // The pointers that a descriptor holds. The heuristic reads them to see their alignment.

@@ -146,6 +146,7 @@ def test_explain_says_everything_and_computes_nothing(double, xy):
         "batch_stride_d": 0,
         "epilogue": "DEFAULT",
         "workspace": 0,
+        "algorithm": {"id": 0, "chosen": "heuristic"},
     }
     assert out.isnan().all()
     assert double.calls() == 0

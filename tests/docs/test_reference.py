@@ -27,6 +27,7 @@ _NO_REASON = {
     'a call with the epilogue "…"',
     'a product, then ATen\'s part of "…"',
     "a call with scales",
+    "as the heuristic offers",
 }
 _FROM_ELSEWHERE = {
     "… failed with …: …": "report/record.py",

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "product.h"
+#include "promise.h"
 
 namespace {
 
@@ -46,25 +47,6 @@ int64_t version() {
   return pretended ? pretended : static_cast<int64_t>(real_version());
 }
 Machine machine() { return {version(), capability.load()}; }
-
-// What the heuristic promised travels in the algorithm's opaque words, so that the other calls can hold the caller to
-// it. `rank`: in the heuristic's list; `made_for`: the problem's size, as real heuristics choose by it.
-struct Promise {
-  uint64_t magic;
-  uint16_t align[4];
-  uint64_t workspace;
-  uint64_t reductions;
-  int64_t rank;
-  uint64_t made_for;
-};
-constexpr uint64_t kMagic = 0x6c74646f75626c65;
-static_assert(sizeof(Promise) <= sizeof(cublasLtMatmulAlgo_t), "a promise must fit into an algorithm");
-
-Promise promise_of(const cublasLtMatmulAlgo_t* algo) {
-  Promise promise;
-  std::memcpy(&promise, algo, sizeof(promise));
-  return promise;
-}
 
 bool aligned(const void* data, uint32_t alignment) {
   return alignment && reinterpret_cast<uintptr_t>(data) % alignment == 0;
@@ -183,6 +165,19 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtM
   cublasStatus_t status = call.read(desc, a, b, c, d, machine());
   if (status == CUBLAS_STATUS_SUCCESS) result->workspaceSize = promise_of(algo).workspace;
   return status;
+}
+
+// `id` is the rank in the heuristic's list; nothing here has tiles, stages or parts of k.
+EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                           cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
+                                                           size_t bytes, size_t* written) {
+  Promise promise = promise_of(algo);
+  if (promise.magic != kMagic || attribute != CUBLASLT_ALGO_CONFIG_ID) return CUBLAS_STATUS_NOT_SUPPORTED;
+  auto id = static_cast<int32_t>(promise.rank);
+  if (bytes < sizeof(id)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(value, &id, sizeof(id));
+  *written = sizeof(id);
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,

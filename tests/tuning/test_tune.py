@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import thunder_gemm_ex as gx
+from tests.checks import jit
 from tests.tuning.conftest import aligned
 from thunder_gemm_ex.__main__ import main
 from thunder_gemm_ex.engines import choose, cublaslt, recording
@@ -57,6 +58,22 @@ def test_a_slow_first_choice_is_replaced(everywhere, xw, no_aten):
     assert row.heuristic_microseconds > 4000 > row.microseconds
     assert rank_now(everywhere, xw) in (1, 2, 3)
     torch.testing.assert_close(product(*xw), xw[1] @ xw[0].t())
+
+
+def test_the_report_says_who_chose_the_algorithm(everywhere, no_aten):
+    everywhere.lib.double_algos(4)
+    everywhere.lib.double_slow_algo(0)
+    program = jit(lambda x, w: x @ w.t(), gemm_claim="all")
+    args = aligned(torch.randn(24, 32)), aligned(torch.randn(16, 32))
+
+    def said():
+        program(*args)
+        (run,) = gx.explain(program).rows[0].runs
+        return run.call.partition("algorithm ")[2]
+
+    assert said() == "0, as the heuristic offers"
+    gx.tune(program, *args, rounds=3, progress=False)
+    assert said() in [f"{rank}, tuned" for rank in (1, 2, 3)]
 
 
 def test_an_algorithm_that_is_no_better_is_not_taken(everywhere, xw, no_aten, monkeypatch):

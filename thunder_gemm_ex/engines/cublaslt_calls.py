@@ -121,7 +121,17 @@ def _plan_of_copies(bound: cublaslt.Bound, a, b, shape, bias, flags: int, copy: 
 
 
 def _detail(plan: dict[str, Any]) -> str:
-    return "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
+    detail = "{layout}, {calls} call(s) of batch {batch}, rows {rows} cols {cols} k {k}".format(**plan)
+    return f"{detail}, {_algorithm(plan['algorithm'])}" if "algorithm" in plan else detail
+
+
+def _algorithm(found: dict[str, Any]) -> str:
+    """The library's own numbers of an algorithm, and who chose it."""
+    numbers = " ".join(
+        f"{name.replace('_', '-')} {found[name]}" for name in ("tile", "stages", "split_k") if name in found
+    )
+    name = f"algorithm {found.get('id', 'without a number')}{f' ({numbers})' if numbers else ''}"
+    return f"{name}, {'tuned' if found['chosen'] == 'tuned' else 'as the heuristic offers'}"
 
 
 def refusing(reason: str) -> Callable:
