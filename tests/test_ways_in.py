@@ -1,6 +1,7 @@
 """The ways to add the executor: a list, Thunder's defaults, a plugin, ThunderFX."""
 
 import threading
+from pathlib import Path
 
 import pytest
 import thunder
@@ -115,3 +116,9 @@ def test_thunderfx_takes_the_list():
     fn = thunderfx(lambda x, w: x @ w.t(), executors=gx.executors())
     fn(torch.randn(3, 4), torch.randn(5, 4))
     assert claimed(fn)
+
+
+def test_thunder_loads_nothing_by_entry_points():
+    """When it does, this package registers itself there: until then `enable` and the plugin are the ways in."""
+    sources = Path(thunder.__file__).parent.rglob("*.py")
+    assert not [path.name for path in sources if "entry_points" in path.read_text()]
