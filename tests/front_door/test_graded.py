@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from tests.checks import all_names, assert_as_eager
+from tests.checks import all_names, assert_as_eager, jit
 
 
 def stored(shape, order, dtype):
@@ -21,6 +21,26 @@ def test_an_expanded_factor_does_not_decide_the_strides_of_a_product(order, c, d
     for order_a in itertools.permutations(range(3)):
         a, b = stored((2, c, 4), order_a, dtype), stored((6, 2, 4, 6), order, dtype)
         assert_as_eager(lambda a, b: torch.einsum("ack,dakb->adbk", a * 1, b), a, b, leaf_strides=False)
+
+
+def test_nor_where_another_input_alone_has_a_gradient():
+    a, b = torch.randn(1, 3, dtype=torch.bfloat16), stored((1, 3, 2), (0, 2, 1), torch.bfloat16).detach()
+    w = torch.randn(2, 3, dtype=torch.bfloat16, requires_grad=True)
+
+    def f(a, b, w):
+        product = torch.einsum("ab,abd->abd", a, b)
+        return product, torch.matmul(product, w)
+
+    for ours, eager in zip(jit(f)(a, b, w), f(a, b, w)):
+        assert torch.equal(ours, eager)
+        assert ours.stride() == eager.stride()
+
+
+def test_without_gradients_it_is_one_multiply():
+    a, b = torch.randn(1, 3, dtype=torch.bfloat16), torch.randn(1, 3, 2, dtype=torch.bfloat16)
+    with torch.no_grad():
+        jfn = assert_as_eager(lambda a, b: torch.einsum("ab,abd->abd", a, b), a, b)
+    assert "to" not in all_names(jfn)
 
 
 SHAPES = {

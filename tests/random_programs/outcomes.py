@@ -76,11 +76,20 @@ def _copy(to, source, non_blocking=False):
 
 
 def functional(source, inputs, seed):
-    """The gradients of a program in which nothing is written to: each write makes a value of its own instead."""
+    """The gradients of a program in which nothing is written to: each write makes a value of its own instead.
+
+    None where torch itself cannot say it so.
+    """
     args = made(inputs, seed)
-    traced = make_fx(torch.func.functionalize(defined(source)), decomposition_table={_COPY: _copy})(
-        *(x.detach() for x in args)
-    )
+    try:
+        traced = make_fx(torch.func.functionalize(defined(source)), decomposition_table={_COPY: _copy})(
+            *(x.detach() for x in args)
+        )
+    except RuntimeError as error:
+        # torch.func.functionalize writes a reshape that copies as a view where the copy is written to.
+        if "view size is not compatible" not in str(error):
+            raise
+        return None
     for node in list(traced.graph.nodes):
         if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":
             node.replace_all_uses_with(node.args[1])

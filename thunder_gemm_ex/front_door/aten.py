@@ -10,7 +10,7 @@ from thunder.core import dtypes
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.front_door.eager import Unstated, to_copy
-from thunder_gemm_ex.front_door.graded import graded
+from thunder_gemm_ex.front_door.graded import recorded
 
 _aten = torch.ops.aten
 _HALF = (dtypes.float16, dtypes.bfloat16)
@@ -47,16 +47,10 @@ def _expand(a: TensorProxy, shape, **kwargs) -> TensorProxy:
 
 
 def _mul(a: TensorProxy, b: TensorProxy) -> TensorProxy:
-    """torch.mul. Under a gradient Thunder converts 16-bit factors to float32 after it has expanded them, which gives an
-    expanded factor strides that decide the product's; converted here first, the other factor decides, as in eager."""
-    tensors = isinstance(a, TensorProxy) and isinstance(b, TensorProxy)
-    if (
-        not tensors
-        or a.dtype != b.dtype
-        or a.dtype not in _HALF
-        or tuple(a.shape) == tuple(b.shape)
-        or not graded(a, b)
-    ):
+    """torch.mul. In a program with gradients Thunder converts 16-bit factors to float32 after it has expanded them, which
+    gives an expanded factor strides that decide the product's; converted first, the other one decides, as in eager."""
+    alike = not isinstance(a, TensorProxy) or not isinstance(b, TensorProxy) or tuple(a.shape) == tuple(b.shape)
+    if alike or a.dtype != b.dtype or a.dtype not in _HALF or not recorded():
         return ltorch.mul(a, b)
     return ltorch.to(ltorch.mul(ltorch.to(a, torch.float32), ltorch.to(b, torch.float32)), a.dtype)
 

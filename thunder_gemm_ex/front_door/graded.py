@@ -7,10 +7,15 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.trace import get_tracectx
 
 
+def recorded() -> bool:
+    """Whether the program may have gradients at all: which inputs want one is not known before the last is read."""
+    compiled = get_compile_data()
+    return compiled is None or compiled.is_grad_enabled
+
+
 def graded(*values: object) -> bool:
     """Whether one of the tensors is, or was made from, an input that requires a gradient, and gradients are recorded."""
-    compiled = get_compile_data()
-    if compiled is not None and not compiled.is_grad_enabled:
+    if not recorded():
         return False
     wanted = {value.name for value in values if isinstance(value, TensorProxy)}
     if any(isinstance(value, TensorProxy) and value.requires_grad for value in values):
