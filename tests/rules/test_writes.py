@@ -48,6 +48,29 @@ def test_an_operand_that_is_written_to_later_is_read_before(write):
     assert_as_eager(f, *(torch.randn(4, 4) for _ in range(3)), gemm_claim="all")
 
 
+def swapped(a, b):
+    return torch.einsum("ab,bc->ca", a, b)
+
+
+def test_writing_to_an_output_that_is_a_view_before_the_backward_is_refused():
+    """Stated in docs/limits.md: as of Thunder's own outputs that are views. Never a silently wrong gradient."""
+    out = jit(swapped)(*(torch.randn(4, 4, requires_grad=True) for _ in range(2)))
+    with pytest.raises(RuntimeError, match="is a view and its base"):
+        out.mul_(2)
+
+
+def test_writing_to_an_output_that_is_a_view_without_gradients_is_not_refused():
+    a, b = torch.randn(4, 4), torch.randn(4, 4)
+    torch.testing.assert_close(jit(swapped)(a, b).mul_(2), 2 * swapped(a, b))
+
+
+def test_writing_to_an_output_that_is_no_view_is_not_refused():
+    a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    out = jit(torch.matmul, gemm_claim="all")(a, b)
+    out.mul_(2).sum().backward()
+    torch.testing.assert_close(a.grad, 2 * torch.ones(4, 4) @ b.detach().t())
+
+
 def test_writing_to_the_source_of_a_folded_copy_before_the_backward_is_refused():
     """Stated in docs/limits.md: it is saved in the copy's place. Never a silently wrong gradient."""
 
