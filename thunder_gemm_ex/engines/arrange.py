@@ -37,7 +37,7 @@ def arranged(spec: Contraction, name: str, dims: Dims, groups: Sequence[Sequence
 
 
 def as_matrix(
-    spec: Contraction, name: str, dims: Dims, lead: Sequence, rows: Sequence[Atom], cols: Sequence[Atom]
+    spec: Contraction, name: str, dims: Dims, lead: Sequence[Sequence[Atom]], rows: Sequence[Atom], cols: Sequence[Atom]
 ) -> str:
     """`name` as [*lead, rows, cols]; should that need a copy, one in which what is innermost in memory stays so.
 

@@ -17,11 +17,11 @@ from thunder_gemm_ex.engines.arrange import aligned, arranged
 from thunder_gemm_ex.engines.joined import Joined
 from thunder_gemm_ex.engines.loop import label_to_loop, looped, without
 from thunder_gemm_ex.engines.numerics import wider
-from thunder_gemm_ex.engines.terms import Terms
+from thunder_gemm_ex.engines.terms import Compute, Terms
 from thunder_gemm_ex.spec import Contraction, atoms_of
 from thunder_gemm_ex.spec.contraction import Atom, Dims
 
-NAMES = {
+NAMES: dict[str, Callable[..., torch.Tensor]] = {
     "linear": torch.nn.functional.linear,
     "mm": torch.mm,
     "bmm": torch.bmm,
@@ -36,18 +36,26 @@ NAMES = {
 
 
 @functools.lru_cache(maxsize=4096)
-def compile_expression(source: str) -> Callable:
+def compile_expression(source: str) -> Compute:
     """The function `(a, b, bias, c, alpha, beta) -> out` that evaluates the expression `source`."""
-    return eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))
+    made: Compute = eval(f"lambda a, b, bias=None, c=None, alpha=1, beta=0: {source}", dict(NAMES))
+    return made
 
 
-def runner(source: str, terms: Terms) -> Callable:
+def runner(source: str, terms: Terms) -> Compute:
     """`compile_expression(source)`, under "strict" in a wider type where torch's flags would let ATen compute in less."""
     run = compile_expression(source)
     if terms.numerics != "strict":
         return run
 
-    def strict(a, b, bias=None, c=None, alpha=1, beta=0):
+    def strict(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+    ) -> torch.Tensor:
         dtype = wider(a)
         if dtype is None:
             return run(a, b, bias, c, alpha, beta)
@@ -57,7 +65,7 @@ def runner(source: str, terms: Terms) -> Callable:
     return strict
 
 
-def runner_of(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> tuple[str, Callable]:
+def runner_of(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int]) -> tuple[str, Compute]:
     """`expression` and what evaluates it; what torch refuses to write in place, under forward-mode AD, in one piece."""
     source = expression(spec, terms, a, b)
     run = runner(source, terms)
@@ -65,7 +73,7 @@ def runner_of(spec: Contraction, terms: Terms, a: Sequence[int], b: Sequence[int
         return source, run
     whole = runner(Joined(spec, terms, a, b).source(), terms)
 
-    def either(*operands):
+    def either(*operands: torch.Tensor | float | None) -> torch.Tensor:
         try:
             return run(*operands)
         except NotImplementedError:

@@ -8,29 +8,31 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from thunder_gemm_ex.engines import aten, cublaslt, epilogues, outer, recording, sites
 from thunder_gemm_ex.engines import scaled as scaled_mm
 from thunder_gemm_ex.engines.sites import Decision, Site
+from thunder_gemm_ex.engines.terms import Compute, Terms
 
 __all__ = ["Decision", "Site", "checked_calls", "everywhere", "forget", "run_gemm", "run_scaled", "serves", "site"]
 
-_sites: dict[tuple[str, aten.Terms], Site] = {}
+_sites: dict[tuple[str, Terms], Site] = {}
 _plain_sites: dict[str, Site] = {}
 # Those that `_run_with_terms` asks for: by text, whether there are a factor, a bias, a factor of the bias, numerics.
 _termed_sites: dict[tuple[str, bool, bool, bool, str], Site] = {}
 _guesses = sites.guesses
 _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 # Specs that one torch call means on anything but CUDA, and that call: found without asking the site.
-_direct_calls: dict[str, Callable] = {}
+_direct_calls: dict[str, Compute] = {}
 # Those whose call itself refuses operands whose sizes do not fit: (call, rank of a, of b, and what to do where one
 # dimension of a, of size 1, is all that is summed, None where that is no gain; that dimension).
-checked_calls: dict[str, tuple[Callable, int, int, Callable | None, int]] = {}
+checked_calls: dict[str, tuple[Compute, int, int, Compute | None, int]] = {}
 
 
-def site(text: str, terms: aten.Terms = aten.Terms()) -> Site:  # noqa: B008 - frozen
+def site(text: str, terms: Terms = Terms()) -> Site:  # noqa: B008 - frozen
     """The site of a spec text, made on first use."""
     found = _sites.get((text, terms))
     if found is None:
@@ -53,7 +55,17 @@ def _note_direct_call(made: Site) -> None:
         checked_calls[made.text] = (call, len(made.pattern.a), len(made.pattern.b), multiply, k)
 
 
-def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=None, aux=None):
+def run_gemm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str,
+    bias: torch.Tensor | None = None,
+    alpha: float | torch.Tensor | None = None,
+    beta: float = 1,
+    numerics: str | None = None,
+    epilogue: str | None = None,
+    aux: torch.Tensor | None = None,
+) -> epilogues.Made:
     """What a compiled trace calls as `gemm`: D = alpha * a b + beta * bias, summed as `numerics` says (None: "torch").
 
     With an epilogue what `epilogues.Epilogue` returns.
@@ -63,7 +75,8 @@ def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=
         if epilogue is None:
             return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta, mode)
         alpha = 1 if alpha is None else alpha
-        return epilogues.run(site, sites.forced, spec, epilogue, mode, a, b, bias, alpha, beta, aux)
+        # The graph fuses an epilogue only behind an alpha that is a number.
+        return epilogues.run(site, sites.forced, spec, epilogue, mode, a, b, bias, alpha, beta, aux)  # type: ignore[arg-type]
     if spec in _guesses:
         # Written out here: a call more would cost as much as all of these lines.
         run, new, flags = _guesses[spec]
@@ -79,7 +92,15 @@ def run_gemm(a, b, spec, bias=None, alpha=None, beta=1, numerics=None, epilogue=
     return site(spec)(a, b) if found is None else found(a, b)
 
 
-def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
+def _run_with_terms(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str,
+    bias: torch.Tensor | None,
+    alpha: float | torch.Tensor,
+    beta: float,
+    numerics: str,
+) -> torch.Tensor:
     if isinstance(alpha, torch.Tensor):
         value = alpha.item()
         if value == 0 or not math.isfinite(value):
@@ -91,12 +112,23 @@ def _run_with_terms(a, b, spec, bias, alpha, beta, numerics):
     key = (spec, alpha != 1, biased, biased and beta != 1, numerics)
     found = _termed_sites.get(key)
     if found is None:
-        terms = aten.Terms(alpha=key[1], bias=biased, scaled_bias=key[3], numerics=numerics)
+        terms = Terms(alpha=key[1], bias=biased, scaled_bias=key[3], numerics=numerics)
         found = _termed_sites[key] = site(spec, terms)
     return found(a, b, bias, None, alpha, beta if biased else 0)
 
 
-def run_scaled(a, b, spec, scale_a, scale_b, bias=None, *, out_dtype=None, fast_accumulate=False, numerics=None):
+def run_scaled(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    spec: str,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    out_dtype: torch.dtype | None = None,
+    fast_accumulate: bool = False,
+    numerics: str | None = None,
+) -> torch.Tensor:
     """What a compiled trace calls as `scaled_gemm`."""
     how = scaled_mm.How(out_dtype, fast_accumulate, numerics or "torch")
     return scaled_mm.run(sites.forced, spec, how, a, b, scale_a, scale_b, bias)
@@ -127,7 +159,7 @@ recording.suspended.append(_without_guesses)
 @contextlib.contextmanager
 def everywhere() -> Iterator[None]:
     """Within this block the cublaslt engine also takes CPU tensors: for a library that computes in host memory."""
-    tables = (_sites, _plain_sites, _termed_sites, _guesses, _direct_calls, checked_calls)
+    tables: tuple[dict[Any, Any], ...] = (_sites, _plain_sites, _termed_sites, _guesses, _direct_calls, checked_calls)
     saved, forced = [dict(table) for table in tables], sites.forced
     for table in tables:
         table.clear()

@@ -53,7 +53,17 @@ class Bound:
     _candidates: Callable[..., str]
 
     def explain(
-        self, a, b, out, bias=None, c=None, flags: int = 0, *, aux=None, scale_a=None, scale_b=None
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        out: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        flags: int = 0,
+        *,
+        aux: torch.Tensor | None = None,
+        scale_a: torch.Tensor | None = None,
+        scale_b: torch.Tensor | None = None,
     ) -> dict[str, Any]:
         """Sizes, flags and leading dimensions as cuBLAS is told them, and calls; or `declined` with the reason.
 
@@ -61,16 +71,29 @@ class Bound:
         "NT". `copy` is there where copies of operands, with the strides it names, would cost less or make it possible.
         Computes nothing, so `out` need not be what a call will write to, only laid out like it.
         """
-        return json.loads(self._explain(a, b, out, bias, c, aux, scale_a, scale_b, flags))
+        plan: dict[str, Any] = json.loads(self._explain(a, b, out, bias, c, aux, scale_a, scale_b, flags))
+        return plan
 
     def candidates(
-        self, a, b, out, bias=None, c=None, flags: int = 0, *, aux=None, scale_a=None, scale_b=None, count: int = 16
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        out: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        flags: int = 0,
+        *,
+        aux: torch.Tensor | None = None,
+        scale_a: torch.Tensor | None = None,
+        scale_b: torch.Tensor | None = None,
+        count: int = 16,
     ) -> dict[str, Any]:
         """{"key": the plan's key as text, "candidates": [{"algo": text, "workspace": bytes}, ...]}, the heuristic's first.
 
         ValueError where the contraction is declined or takes several plans.
         """
-        return json.loads(self._candidates(a, b, out, bias, c, aux, scale_a, scale_b, flags, count))
+        found: dict[str, Any] = json.loads(self._candidates(a, b, out, bias, c, aux, scale_a, scale_b, flags, count))
+        return found
 
 
 @functools.cache
@@ -172,7 +195,8 @@ def bind(
 
 def cache_stats() -> dict[str, int]:
     """hits, misses, evictions, size and capacity of the plan cache."""
-    return json.loads(extension().cache_stats())
+    stats: dict[str, int] = json.loads(extension().cache_stats())
+    return stats
 
 
 def set_cache_capacity(plans: int) -> None:

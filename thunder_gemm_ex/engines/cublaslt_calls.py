@@ -6,14 +6,15 @@ Beside `choose`, which asks here for every signature once; what comes back is ca
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
 from thunder_gemm_ex.engines import cublaslt, recording
 from thunder_gemm_ex.engines.numerics import flags_reader
+from thunder_gemm_ex.engines.terms import Compute
 from thunder_gemm_ex.spec import Contraction
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -31,7 +32,7 @@ class Found(NamedTuple):
     library and elements that are copied before them, by operand: for reports.
     """
 
-    run: Callable | None = None
+    run: Compute | None = None
     detail: str = ""
     reason: str = ""
     guess: Guess | None = None
@@ -40,7 +41,14 @@ class Found(NamedTuple):
 
 
 def decide(
-    spec: Contraction, a, b, bias, fallback: Callable, *, anywhere: bool = False, numerics: str = "torch"
+    spec: Contraction,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    fallback: Compute,
+    *,
+    anywhere: bool = False,
+    numerics: str = "torch",
 ) -> Found:
     """How cuBLASLt computes `spec`; `fallback(a, b, bias, c, alpha, beta)` is what a call that it declines goes to.
 
@@ -79,7 +87,14 @@ aten_faster: set[str] = set()
 before_first: list[Callable[[], object]] = []
 
 
-def _aten_is_faster(bound: cublaslt.Bound, a, b, shape, bias, flags: int) -> bool:
+def _aten_is_faster(
+    bound: cublaslt.Bound,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    shape: Sequence[int],
+    bias: torch.Tensor | None,
+    flags: int,
+) -> bool:
     if not aten_faster:
         return False
     try:
@@ -112,7 +127,15 @@ def copied(tensor: torch.Tensor, strides: list[int] | None) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-def _plan_of_copies(bound: cublaslt.Bound, a, b, shape, bias, flags: int, copy: dict[str, Any]) -> dict[str, Any]:
+def _plan_of_copies(
+    bound: cublaslt.Bound,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    shape: Sequence[int],
+    bias: torch.Tensor | None,
+    flags: int,
+    copy: Mapping[str, list[int]],
+) -> dict[str, Any]:
     def as_copied(name: str, tensor: torch.Tensor) -> torch.Tensor:
         strides = copy.get(name, tensor.stride())
         return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
@@ -134,10 +157,10 @@ def _algorithm(found: dict[str, Any]) -> str:
     return f"{name}, {'tuned' if found['chosen'] == 'tuned' else 'as the heuristic offers'}"
 
 
-def refusing(reason: str) -> Callable:
+def refusing(reason: str) -> Callable[..., NoReturn]:
     """A call that raises RuntimeError: nothing but cuBLASLt promises batch invariance, and it declines for `reason`."""
 
-    def refuse(*_args) -> torch.Tensor:
+    def refuse(*_args: object) -> NoReturn:
         raise RuntimeError(
             f'numerics is "batch_invariant", which no other engine promises, but cuBLASLt declines: {reason}; '
             'use "strict" or "torch"'
@@ -146,15 +169,28 @@ def refusing(reason: str) -> Callable:
     return refuse
 
 
-def new_output(a: torch.Tensor, shape) -> torch.Tensor:
+def new_output(a: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Memory for a product: of a's type, contiguous."""
     return a.new_empty(shape)
 
 
-def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Callable, copy: dict) -> Callable:
+def _call(
+    bound: cublaslt.Bound,
+    shape: Sequence[int],
+    flags: Callable[[], int],
+    fallback: Compute,
+    copy: Mapping[str, list[int]],
+) -> Compute:
     run, copy_a, copy_b = bound.run, copy.get("a"), copy.get("b")
 
-    def call(a, b, bias=None, c=None, alpha=1, beta=0):
+    def call(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+    ) -> torch.Tensor:
         # A subclass looks like the tensors that were decided for and may mean something else.
         if type(a) not in PLAIN or type(b) not in PLAIN:
             return fallback(a, b, bias, c, alpha, beta)
@@ -174,7 +210,7 @@ def _call(bound: cublaslt.Bound, shape, flags: Callable[[], int], fallback: Call
     return call
 
 
-def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape, flags: Callable[[], int]) -> Guess:
+def _guess(bound: cublaslt.Bound, like: torch.Tensor, shape: Sequence[int], flags: Callable[[], int]) -> Guess:
     return bound.plain, outputs(like, shape), flags
 
 
@@ -184,7 +220,7 @@ _empty_cpu = getattr(_allocators, "_empty_strided_cpu", None)
 _empty_cuda = getattr(_allocators, "_empty_strided_cuda", None)
 
 
-def outputs(like: torch.Tensor, shape) -> Callable[[], torch.Tensor]:
+def outputs(like: torch.Tensor, shape: Sequence[int]) -> Callable[[], torch.Tensor]:
     """A function that does `new_output(like, shape)`, by the quickest way that this torch has.
 
     Torch's allocator for CUDA takes the device that is current; where that is another one than `like`'s, now or at a call,

@@ -15,15 +15,26 @@ from thunder_gemm_ex.engines import cublaslt_calls
 from thunder_gemm_ex.engines.arrange import aligned, listed
 from thunder_gemm_ex.engines.aten import compile_expression
 from thunder_gemm_ex.engines.operation import READS_AUX, WRITES_AUX, WRITES_BIAS, Operation
-from thunder_gemm_ex.engines.terms import Terms
+from thunder_gemm_ex.engines.terms import Compute, Terms, Told
 from thunder_gemm_ex.spec import MASK_BITS, Contraction, Pattern, atoms_of, parse
 
 # How often one text is fitted to other shapes before all are forgotten.
 _MAX_SHAPES = 512
+# The result alone, or with the aux that is written and the bias gradient.
+Made = torch.Tensor | tuple[torch.Tensor, ...]
+# What computes a product without its epilogue: `choose.site`.
+SiteOf = Callable[[str, Terms], Compute]
+# Shape and strides of a, of b, the bias's shape, device, dtype, whether beta is 1.
+_Signature = tuple[
+    torch.Size, tuple[int, ...], torch.Size, tuple[int, ...], torch.Size | None, torch.device, torch.dtype, bool
+]
+# The contraction, the library's call or None, what makes the bias a C or None, why there is no such call.
+_Fit = tuple[Contraction, Operation | None, Compute | None, str]
 
 
-def as_c(spec: Contraction) -> Callable:
+def as_c(spec: Contraction) -> Compute:
     """(a, b, bias) -> the bias as the C of a GEMM: as large as the result, in its order."""
+    assert spec.bias is not None
     order = atoms_of(spec.out)
     source = f"{aligned(spec, 'bias', spec.bias, order)}.expand({listed([spec.sizes[x] for x in order])})"
     return compile_expression(f"{source}.reshape({listed(spec.shape(spec.out))})")
@@ -31,6 +42,7 @@ def as_c(spec: Contraction) -> Callable:
 
 def is_full(spec: Contraction) -> bool:
     """Whether the bias of a contraction is as large as its result."""
+    assert spec.bias is not None
     return set(atoms_of(spec.bias)) == set(atoms_of(spec.out))
 
 
@@ -44,16 +56,24 @@ class Epilogue:
         anywhere: also give host memory to cuBLASLt, as `choose.everywhere`.
     """
 
-    def __init__(self, text: str, epilogue: str, numerics: str, site: Callable, *, anywhere: bool) -> None:
+    def __init__(self, text: str, epilogue: str, numerics: str, site: SiteOf, *, anywhere: bool) -> None:
         self.text, self.epilogue, self.numerics = text, epilogue, numerics
         self.site, self.anywhere = site, anywhere
         self.pattern: Pattern = parse(text)
         self.writes_bias = epilogue in WRITES_BIAS and self.pattern.bias is not None
         inputs, _, out = text.partition("->")
         self.product = f"{inputs.rpartition(',')[0]} ->{out}" if self.writes_bias else text
-        self.fitted: dict[tuple, tuple] = {}
+        self.fitted: dict[_Signature, _Fit] = {}
 
-    def __call__(self, a, b, bias, alpha, beta, aux):
+    def __call__(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None,
+        alpha: float,
+        beta: float,
+        aux: torch.Tensor | None,
+    ) -> Made:
         """The outputs; see the class."""
         key = (
             a.shape,
@@ -80,7 +100,15 @@ class Epilogue:
             cublaslt_calls.refusing(reason)()
         return self._by_aten(spec, a, b, bias, alpha, beta, aux)
 
-    def _fit(self, key: tuple, a, b, bias, beta, aux) -> tuple:
+    def _fit(
+        self,
+        key: _Signature,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None,
+        beta: float,
+        aux: torch.Tensor | None,
+    ) -> _Fit:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         served = a.is_cuda or self.anywhere
         reason = cublaslt_calls.refusal(spec, a, anywhere=self.anywhere) if served else f"operands on {a.device}"
@@ -97,7 +125,16 @@ class Epilogue:
         self.fitted[key] = spec, operation, full, reason
         return self.fitted[key]
 
-    def _by_aten(self, spec: Contraction, a, b, bias, alpha, beta, aux):
+    def _by_aten(
+        self,
+        spec: Contraction,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None,
+        alpha: float,
+        beta: float,
+        aux: torch.Tensor | None,
+    ) -> Made:
         biased = bias is not None
         terms = Terms(alpha != 1, bias=biased, scaled_bias=biased and beta != 1, numerics=self.numerics)
         out = self.site(self.product, terms)(a, b, bias, None, alpha, beta)
@@ -113,16 +150,17 @@ class Epilogue:
         return _returned(out, written, _summed(spec, *summed) if self.writes_bias else None)
 
 
-def _returned(out, aux, bias_grad):
+def _returned(out: torch.Tensor, aux: torch.Tensor | None, bias_grad: torch.Tensor | None) -> Made:
     outputs = tuple(x for x in (out, aux, bias_grad) if x is not None)
     return outputs if len(outputs) > 1 else out
 
 
 def _summed(spec: Contraction, name: str, tensor: torch.Tensor) -> torch.Tensor:
     """`tensor` summed over every label that the bias lacks."""
+    assert spec.bias is not None
     atoms, kept = atoms_of(getattr(spec, name)), atoms_of(spec.bias)
     gone = [i for i, x in enumerate(atoms) if x not in kept]
-    found = tensor.reshape([spec.sizes[x] for x in atoms])
+    found: torch.Tensor = tensor.reshape([spec.sizes[x] for x in atoms])
     found = found.sum(gone) if gone else found
     left = [x for x in atoms if x in kept]
     return found.permute([left.index(x) for x in kept]).reshape(spec.shape(spec.bias))
@@ -133,7 +171,8 @@ def packed(positive: torch.Tensor) -> torch.Tensor:
     last = positive.shape[-1] if positive.ndim else 1
     bits = torch.nn.functional.pad(positive.reshape(*positive.shape[:-1], last), (0, -last % MASK_BITS))
     weights = 2 ** torch.arange(8, dtype=torch.uint8, device=positive.device)
-    return (bits.unflatten(-1, (-1, 8)) * weights).sum(-1, dtype=torch.uint8)
+    found: torch.Tensor = (bits.unflatten(-1, (-1, 8)) * weights).sum(-1, dtype=torch.uint8)
+    return found
 
 
 def unpacked(bits: torch.Tensor, shape: torch.Size) -> torch.Tensor:
@@ -150,15 +189,18 @@ def _padded(before: torch.Tensor) -> torch.Tensor:
     return before if last % 8 == 0 else room.copy_(before)
 
 
-_ACTIVATIONS = {"relu": torch.relu, "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh")}
-_DERIVATIVES = {
+_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+_DERIVATIVES: dict[str, Callable[..., torch.Tensor]] = {
     "relu": lambda g, aux: torch.where(unpacked(aux, g.shape), g, 0),
     "gelu": lambda g, aux: torch.ops.aten.gelu_backward(g, aux, approximate="tanh"),
 }
-_made: dict[tuple, Epilogue] = {}
+_made: dict[tuple[str, str, str, bool], Epilogue] = {}
 
 
-def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple]:
+def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Told]:
     """(engine, what it does, why not cuBLASLt or "", strides of a, of b) of what was called in this process; for reports."""
     for (*made_for, _), found in _made.items():
         for key, (_, operation, _, reason) in found.fitted.items():
@@ -171,10 +213,22 @@ def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tupl
                 yield ("cublaslt" if operation else "aten"), does, reason, key[1], key[3]
 
 
-def run(site: Callable, anywhere: bool, spec: str, epilogue: str, numerics: str, *args):
+def run(
+    site: SiteOf,
+    anywhere: bool,
+    spec: str,
+    epilogue: str,
+    numerics: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    aux: torch.Tensor | None,
+) -> Made:
     """`Epilogue.__call__` of (a, b, bias, alpha, beta, aux), parsed once for a spec text, epilogue and numerics."""
     key = (spec, epilogue, numerics, anywhere)
     found = _made.get(key)
     if found is None:
         found = _made[key] = Epilogue(spec, epilogue, numerics, site, anywhere=anywhere)
-    return found(*args)
+    return found(a, b, bias, alpha, beta, aux)

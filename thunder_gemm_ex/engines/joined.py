@@ -100,6 +100,7 @@ class Joined:
         """The bias as [batch, m, n], broadcast where it lacks one of them; None if it has only a part of one."""
         spec = self.spec
         groups = ([spec.batch] if spec.batch else []) + [spec.m, spec.n]
+        assert spec.bias is not None
         stored = set(atoms_of(spec.bias))
         if any(set(g) & stored and not set(g) <= stored for g in groups):
             return None
@@ -122,6 +123,7 @@ class Joined:
         if terms.c and not in_place:
             product = f"add({product}, c, alpha=beta)"
         if terms.bias and not bias_done:
+            assert spec.bias is not None
             full = aligned(spec, "bias", spec.bias, atoms_of(spec.out))
             atoms = listed([spec.sizes[x] for x in atoms_of(spec.out)])
             beta = ", alpha=beta" if terms.scaled_bias else ""

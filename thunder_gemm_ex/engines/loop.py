@@ -22,7 +22,7 @@ from thunder_gemm_ex.spec.contraction import Atom, Dims
 LEAST_FLOPS = 1 << 24
 
 
-def looped(out: torch.Tensor, step: Callable, *operands: torch.Tensor) -> torch.Tensor:
+def looped(out: torch.Tensor, step: Callable[..., object], *operands: torch.Tensor) -> torch.Tensor:
     """`step(*parts, out part)` for every index of the first dimension of the operands and `out`; returns `out`."""
     for parts in zip(*operands, out):
         step(*parts)
@@ -53,7 +53,7 @@ def without(
 
 
 def _strides(spec: Contraction, dims: Dims, strides: Sequence[int], label: Atom) -> list[int]:
-    found = []
+    found: list[int] = []
     for dim, step in zip(dims, strides):
         inner = []
         for atom in reversed(dim):

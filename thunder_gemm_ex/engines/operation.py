@@ -60,7 +60,18 @@ class Operation:
         flags_reader(torch.float32, numerics)  # a mode that there is not is said here
 
     def __call__(
-        self, a, b, *, bias=None, c=None, aux=None, scale_a=None, scale_b=None, alpha=1.0, beta=0.0, out=None
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        aux: torch.Tensor | None = None,
+        scale_a: torch.Tensor | None = None,
+        scale_b: torch.Tensor | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        out: torch.Tensor | None = None,
     ) -> Outputs | None:
         """None where the engine declines. Bias gradients and aux are allocated here; an aux that is read is given.
 
@@ -87,7 +98,17 @@ class Operation:
                 return None
         return Outputs(out, aux if given_aux is None else None, bias_grad)
 
-    def why(self, a, b, *, bias=None, c=None, aux=None, scale_a=None, scale_b=None) -> str:
+    def why(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        aux: torch.Tensor | None = None,
+        scale_a: torch.Tensor | None = None,
+        scale_b: torch.Tensor | None = None,
+    ) -> str:
         """Why a call with these operands is declined, "" if it is not."""
         out = torch.empty(self.spec.shape(self.spec.out), dtype=self._out_dtype(a), device=a.device)
         if aux is None and self.epilogue in WRITES_AUX:
@@ -96,10 +117,13 @@ class Operation:
             bias = torch.empty(self.spec.shape(self.spec.bias), dtype=out.dtype, device=a.device)
         flags = flags_reader(a.dtype, self.numerics)() | self.fast
         plan = self.bound.explain(a, b, out, bias, c, flags, aux=aux, scale_a=scale_a, scale_b=scale_b)
-        if not plan["declined"] or not plan.get("copy"):
-            return plan["declined"]
+        declined: str = plan["declined"]
+        if not declined or not plan.get("copy"):
+            return declined
         x, y = cublaslt_calls.copied(a, plan["copy"].get("a")), cublaslt_calls.copied(b, plan["copy"].get("b"))
-        return self.bound.explain(x, y, out, bias, c, flags, aux=aux, scale_a=scale_a, scale_b=scale_b)["declined"]
+        plan = self.bound.explain(x, y, out, bias, c, flags, aux=aux, scale_a=scale_a, scale_b=scale_b)
+        declined = plan["declined"]
+        return declined
 
     def new_aux(self, out: torch.Tensor) -> torch.Tensor:
         """An aux for `out`: uint8 of [..., rows of 128 bits] for ReLU, else out's dtype with rows of a multiple of 8."""
@@ -118,7 +142,18 @@ class Operation:
             return self.out_dtype or torch.bfloat16
         return torch.int32 if a.dtype is torch.int8 else a.dtype
 
-    def _copied(self, a, b, out, bias, c, aux, scale_a, scale_b, flags: int):
+    def _copied(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        out: torch.Tensor,
+        bias: torch.Tensor | None,
+        c: torch.Tensor | None,
+        aux: torch.Tensor | None,
+        scale_a: torch.Tensor | None,
+        scale_b: torch.Tensor | None,
+        flags: int,
+    ) -> tuple[torch.Tensor, torch.Tensor] | tuple[None, None]:
         """The operands copied as the planner advises, or (None, None) where no copy helps."""
         plan = self.bound.explain(a, b, out, bias, c, flags, aux=aux, scale_a=scale_a, scale_b=scale_b)
         copy = plan.get("copy")

@@ -5,18 +5,17 @@ Only what must be known at every call is asked for there: in a compiled program 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from thunder_gemm_ex.engines.aten import compile_expression
+from thunder_gemm_ex.engines.terms import Compute
 from thunder_gemm_ex.spec import Pattern
 
 _autocast = torch._C._is_any_autocast_enabled
 _grad = torch.is_grad_enabled
 
 
-def multiply_of(pattern: Pattern, call: Callable) -> tuple[Callable | None, int]:
+def multiply_of(pattern: Pattern, call: Compute) -> tuple[Compute | None, int]:
     """(what computes the product of matrices `pattern` where k is 1, the dimension of a that is k).
 
     (None, 0) for other patterns: a dimension that both operands and the result have would be broadcast, not checked,

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import torch
 
 from thunder_gemm_ex.engines.cublaslt import Bound
+from thunder_gemm_ex.engines.terms import Compute
 
 # Whether somebody listens: read at every call, so a plain name of this module.
 active = False
 _calls: list[Call] = []
-_seen: set[tuple] = set()
+_seen: set[tuple[object, ...]] = set()
 # What goes past `note` otherwise: each is called when recording starts, and what it returns when it ends.
 suspended: list[Callable[[], Callable[[], None]]] = []
 
@@ -31,17 +32,28 @@ class Call:
     alpha: float
     beta: float
     flags: int
-    aten: Callable  # the same with ATen: (a, b, bias, c, alpha, beta) -> out
+    aten: Compute  # the same with ATen: (a, b, bias, c, alpha, beta) -> out
 
     @property
-    def terms(self) -> tuple:
+    def terms(self) -> tuple[torch.Tensor | float | None, ...]:
         """What follows a, b and out in `Bound.full`, up to the algorithm."""
         return (self.bias, self.c, None, None, None, self.alpha, self.beta, self.flags)
 
 
-def note(*call) -> None:
+def note(
+    bound: Bound,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None,
+    c: torch.Tensor | None,
+    alpha: float,
+    beta: float,
+    flags: int,
+    aten: Compute,
+) -> None:
     """Remember a call that is about to be made, the first of those that are alike: tensors are kept alive by it."""
-    made = Call(*call)
+    made = Call(bound, a, b, out, bias, c, alpha, beta, flags, aten)
     tensors = (made.a, made.b, made.out, made.bias, made.c)
     alike = (id(made.bound), made.flags, *(None if t is None else (t.stride(), t.data_ptr() % 256) for t in tensors))
     if alike not in _seen:

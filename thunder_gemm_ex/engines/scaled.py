@@ -11,9 +11,16 @@ from thunder_gemm_ex.engines import cublaslt, cublaslt_calls
 from thunder_gemm_ex.engines.arrange import arranged, permuted
 from thunder_gemm_ex.engines.aten import compile_expression
 from thunder_gemm_ex.engines.operation import Operation
+from thunder_gemm_ex.engines.terms import Compute, Told
 from thunder_gemm_ex.spec import Contraction, atoms_of, parse
 
 _MAX_SHAPES = 512
+# Shape and strides of a, of b, whether there is no bias, the scales' shape, device, dtypes of a and b.
+_Signature = tuple[
+    torch.Size, tuple[int, ...], torch.Size, tuple[int, ...], bool, torch.Size, torch.device, torch.dtype, torch.dtype
+]
+# The library's call or None, then `_matrices`, then why there is no such call.
+_Fit = tuple[Operation | None, Compute, Compute, Compute, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +37,16 @@ class Scaled:
 
     def __init__(self, text: str, how: How, *, anywhere: bool) -> None:
         self.pattern, self.how, self.anywhere = parse(text), how, anywhere
-        self.fitted: dict[tuple, tuple] = {}
+        self.fitted: dict[_Signature, _Fit] = {}
 
-    def __call__(self, a, b, scale_a, scale_b, bias):
+    def __call__(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor:
         """The product; RuntimeError in torch's words for what neither the library nor torch computes."""
         key = (a.shape, a.stride(), b.shape, b.stride(), bias is None, scale_a.shape, a.device, a.dtype, b.dtype)
         found = self.fitted.get(key)
@@ -48,7 +62,15 @@ class Scaled:
         out = torch._scaled_mm(x, y, scale_a, scale_b, bias=bias, out_dtype=self.how.out_dtype, use_fast_accum=fast)
         return back(out, None)
 
-    def _fit(self, key: tuple, a, b, scale_a, scale_b, bias) -> tuple:
+    def _fit(
+        self,
+        key: _Signature,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> _Fit:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         how = self.how
         operation, reason = None, f"operands on {a.device}"
@@ -63,7 +85,7 @@ class Scaled:
         return self.fitted[key]
 
 
-def _matrices(spec: Contraction) -> tuple:
+def _matrices(spec: Contraction) -> tuple[Compute, Compute, Compute]:
     """(a as [m, k], b as [k, n], [m, n] as the output), each a function of (a, b)."""
     left = arranged(spec, "a", spec.a, [spec.m, spec.k])
     right = arranged(spec, "b", spec.b, [spec.k, spec.n])
@@ -75,10 +97,10 @@ def _matrices(spec: Contraction) -> tuple:
     return compile_expression(left), compile_expression(right), compile_expression(back)
 
 
-_made: dict[tuple, Scaled] = {}
+_made: dict[tuple[str, How, bool], Scaled] = {}
 
 
-def runs_of(text: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple]:
+def runs_of(text: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Told]:
     """What `epilogues.runs_of` tells, of scaled products."""
     for (made_for, how, _), found in _made.items():
         for key, (operation, *_, reason) in found.fitted.items():
@@ -87,9 +109,18 @@ def runs_of(text: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) ->
                 yield *does, reason, key[1], key[3]
 
 
-def run(anywhere: bool, text: str, how: How, *args):
+def run(
+    anywhere: bool,
+    text: str,
+    how: How,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None,
+) -> torch.Tensor:
     """`Scaled.__call__` of (a, b, scale_a, scale_b, bias), parsed once for a text and `how`."""
     found = _made.get((text, how, anywhere))
     if found is None:
         found = _made[text, how, anywhere] = Scaled(text, how, anywhere=anywhere)
-    return found(*args)
+    return found(a, b, scale_a, scale_b, bias)

@@ -8,11 +8,14 @@ Nothing is parsed, planned or compiled after the first call with a signature.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
+
+import torch
 
 from thunder_gemm_ex.engines import aten, cublaslt_calls, recording
 from thunder_gemm_ex.engines.epilogues import as_c, is_full
+from thunder_gemm_ex.engines.terms import Compute, Terms
 from thunder_gemm_ex.spec import Contraction, Pattern, SpecError, parse
 
 # How the cublaslt engine did a spec last: tried first, and found out by the extension where the operands are others.
@@ -21,6 +24,10 @@ guesses: dict[str, cublaslt_calls.Guess] = {}
 forced = False
 # Signatures kept for a site before all are forgotten: a program has one or two, only eager use with ever new shapes more.
 MAX_SIGNATURES = 512
+# Shape and strides of a, of b, device, dtype, the bias's shape.
+Signature = tuple[
+    torch.Size, tuple[int, ...], torch.Size, tuple[int, ...], torch.device, torch.dtype, torch.Size | None
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Decision:
     engine: str
     detail: str
     reason: str
-    run: Callable
+    run: Compute
     calls: int = 1
     copies: Mapping[str, int] = MappingProxyType({})
 
@@ -38,25 +45,43 @@ class Decision:
 class Site:
     """The decisions for one spec text and one set of terms; call it with (a, b, bias, c, alpha, beta)."""
 
-    def __init__(self, text: str, terms: aten.Terms) -> None:
+    def __init__(self, text: str, terms: Terms) -> None:
         self.text = text
         self.terms = terms
         self.pattern: Pattern = parse(text)
-        self.decisions: dict[tuple, Decision] = {}
+        self.decisions: dict[Signature, Decision] = {}
         if self.pattern.bias is not None and not terms.bias:
             raise SpecError(f"bias is None, and the spec '{text}' labels one: give it, or leave its labels out")
         whole = None if terms.numerics == "batch_invariant" else _generic(self.pattern)
         source = None if whole is None else aten.direct(whole, terms)
         self.direct = Decision("aten", source, "", aten.runner(source, terms)) if source else None
 
-    def run(self, a, b, bias=None, c=None, alpha=1, beta=0, *, differentiable=False):
+    def run(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        *,
+        differentiable: bool = False,
+    ) -> torch.Tensor:
         """Run the contraction; with `differentiable` through torch's own operations, which autograd records."""
         if not differentiable:
             return self(a, b, bias, c, alpha, beta)
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         return self._aten(spec, a, b).run(a, b, bias, c, alpha, beta)
 
-    def __call__(self, a, b, bias=None, c=None, alpha=1, beta=0):
+    def __call__(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        c: torch.Tensor | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+    ) -> torch.Tensor:
         """Run the contraction; the operands have been checked when compiling, or by `gx.gemm`."""
         direct = self.direct
         if direct is not None and not a.is_cuda and not forced:
@@ -67,14 +92,14 @@ class Site:
             decision = self._decide(key, a, b, bias)
         return decision.run(a, b, bias, c, alpha, beta)
 
-    def decision_for(self, a, b, bias=None) -> Decision:
+    def decision_for(self, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> Decision:
         """What a call with these operands would do; for reports."""
         if self.direct is not None and not a.is_cuda and not forced:
             return self.direct
         key = (a.shape, a.stride(), b.shape, b.stride(), a.device, a.dtype, None if bias is None else bias.shape)
         return self.decisions.get(key) or self._decide(key, a, b, bias)
 
-    def _decide(self, key: tuple, a, b, bias) -> Decision:
+    def _decide(self, key: Signature, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> Decision:
         spec = self.pattern.bind(a.shape, b.shape, None if bias is None else bias.shape)
         decision = self._aten(spec, a, b)
         if a.is_cuda or forced:
@@ -90,26 +115,32 @@ class Site:
         self.decisions[key] = decision
         return decision
 
-    def _aten(self, spec: Contraction, a, b) -> Decision:
+    def _aten(self, spec: Contraction, a: torch.Tensor, b: torch.Tensor) -> Decision:
         source, run = aten.runner_of(spec, self.terms, a.stride(), b.stride())
         return Decision("aten", source, "", run)
 
-    def _with_c(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
+    def _with_c(
+        self, spec: Contraction, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, fallback: Decision
+    ) -> Decision:
         """A bias as large as the result, or a scaled one, is the GEMM's C: seen in the order of the output."""
         full = as_c(spec)
         unbiased = dataclasses.replace(spec, bias=None)
-        terms = aten.Terms(alpha=True, c=True, numerics=self.terms.numerics)
+        terms = Terms(alpha=True, c=True, numerics=self.terms.numerics)
         other = aten.expression(unbiased, terms, a.stride(), b.stride())
         plain = self._cublaslt(unbiased, a, b, None, Decision("aten", other, "", aten.runner(other, terms)))
         if plain.engine != "cublaslt":
             return dataclasses.replace(fallback, reason=plain.reason)
 
-        def run(a, b, bias, c, alpha, beta):
+        def run(
+            a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, c: None, alpha: float, beta: float
+        ) -> torch.Tensor:
             return plain.run(a, b, None, full(a, b, bias), alpha, beta)
 
         return dataclasses.replace(plain, run=run)
 
-    def _cublaslt(self, spec: Contraction, a, b, bias, fallback: Decision) -> Decision:
+    def _cublaslt(
+        self, spec: Contraction, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, fallback: Decision
+    ) -> Decision:
         numerics = self.terms.numerics
         found = cublaslt_calls.decide(spec, a, b, bias, fallback.run, anywhere=forced, numerics=numerics)
         if found.run is None:
@@ -127,4 +158,5 @@ def _generic(pattern: Pattern) -> Contraction | None:
     names = list(dict.fromkeys(n for dims in tensors for dim in dims for n in dim))
     numbered = [tuple(tuple(names.index(n) for n in dim) for dim in dims) for dims in tensors]
     sizes = dict.fromkeys(range(len(names)), 2)
-    return Contraction(*numbered[:3], sizes, None if pattern.bias is None else numbered[3])
+    a, b, out, bias = numbered
+    return Contraction(a, b, out, sizes, None if pattern.bias is None else bias)

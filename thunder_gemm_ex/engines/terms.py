@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+
+import torch
+
+# What computes a contraction: called with (a, b, bias, c, alpha, beta), those after b optional.
+Compute = Callable[..., torch.Tensor]
+# For reports: engine, what it does, why not cuBLASLt or "", strides of a, of b.
+Told = tuple[str, str, str, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)

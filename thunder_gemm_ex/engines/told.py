@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from thunder_gemm_ex.engines import aten, choose, epilogues
 from thunder_gemm_ex.engines import scaled as scaled_mm
@@ -42,7 +43,7 @@ def runs_of(
         shapes = tuple(a), tuple(b)
         whole = scaled_mm.runs_of(text, numerics, *shapes) if epilogue == SCALED else None
         found_runs = epilogues.runs_of(text, epilogue, numerics, *shapes) if whole is None else whole
-        return [Run(Decision(*does, _no_run), 1, {}, *strides) for *does, s, t in found_runs for strides in [(s, t)]]
+        return [Run(Decision(engine, does, why, _no_run), 1, {}, s, t) for engine, does, why, s, t in found_runs]
     made = [
         found
         for (spec, terms), found in choose._sites.items()
@@ -54,7 +55,7 @@ def runs_of(
     return [run for found in made for run in _runs(found, tuple(a), tuple(b))]
 
 
-def _no_run(*_args) -> None:
+def _no_run(*_args: object) -> Any:
     """A decision that is only reported."""
 
 
