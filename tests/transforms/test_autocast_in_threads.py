@@ -5,6 +5,7 @@ import sys
 import threading
 
 import torch
+from thunder.core.compile_data import get_compile_data
 from thunder.core.prims import PrimIDs
 from thunder.transforms.autocast import is_autocast_enabled
 
@@ -58,6 +59,22 @@ def test_compiling_in_two_threads_leaves_autocast_on(monkeypatch):
     assert torch.equal(gradient_of["first"], gradient_of["second"])
     assert is_autocast_enabled()
     assert around(jit(torch.mm), torch.bfloat16)(x.detach(), x.detach()).dtype == torch.bfloat16
+
+
+def test_what_rests_leaves_the_regions_to_the_other_threads_of_the_same_program(monkeypatch):
+    """All threads that compile one function share its compile data: nothing in it changes while one of them rests."""
+    rule, seen = gradients.RULES[PrimIDs.MATMUL].__wrapped__, []
+
+    def inside(*args):
+        seen.append((list(shared.stack), list(get_compile_data().autocast_stack.stack)))
+        return rule(*args)
+
+    monkeypatch.setitem(gradients.RULES, PrimIDs.MATMUL, gradients._as_recorded(inside))
+    x = torch.randn(4, 4, requires_grad=True)
+    jfn = jit(lambda x: torch.matmul(x, x), gemm_claim="all")
+    shared = jfn._lc_cd.autocast_stack
+    around(jfn, torch.bfloat16)(x)
+    assert [([device for device, *_ in regions], own) for regions, own in seen] == [(["cpu"], [])]
 
 
 def test_a_region_in_a_thread_that_ends_does_no_harm_to_later_ones():

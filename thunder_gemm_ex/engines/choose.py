@@ -76,7 +76,8 @@ def run_gemm(
             return _run_with_terms(a, b, spec, bias, 1 if alpha is None else alpha, beta, mode)
         alpha = 1 if alpha is None else alpha
         # The graph fuses an epilogue only behind an alpha that is a number.
-        return epilogues.run(site, sites.forced, spec, epilogue, mode, a, b, bias, alpha, beta, aux)  # type: ignore[arg-type]
+        whole = epilogues.made_for(site, sites.forced, spec, epilogue, mode)
+        return whole(a, b, bias, alpha, beta, aux)  # type: ignore[arg-type]
     if spec in _guesses:
         # Written out here: a call more would cost as much as all of these lines.
         run, new, flags = _guesses[spec]
@@ -131,7 +132,7 @@ def run_scaled(
 ) -> torch.Tensor:
     """What a compiled trace calls as `scaled_gemm`."""
     how = scaled_mm.How(out_dtype, fast_accumulate, numerics or "torch")
-    return scaled_mm.run(sites.forced, spec, how, a, b, scale_a, scale_b, bias)
+    return scaled_mm.made_for(sites.forced, spec, how)(a, b, scale_a, scale_b, bias)
 
 
 def serves(device: str, dtype: torch.dtype) -> bool:

@@ -202,7 +202,8 @@ def _call(
         x, y = (copied(a, copy_a), copied(b, copy_b)) if copy else (a, b)
         scale_c = 0.0 if c is None else float(beta)
         if recording.active:
-            recording.note(bound, x, y, out, bias, c, float(alpha), scale_c, flags(), fallback)
+            made = recording.Call(bound, x, y, out, bias, c, float(alpha), scale_c, flags(), fallback)
+            recording.note(made)
         if run(x, y, out, bias, c, float(alpha), scale_c, flags()):
             return fallback(a, b, bias, c, alpha, beta)
         return out

@@ -202,9 +202,9 @@ _made: dict[tuple[str, str, str, bool], Epilogue] = {}
 
 def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Told]:
     """(engine, what it does, why not cuBLASLt or "", strides of a, of b) of what was called in this process; for reports."""
-    for (*made_for, _), found in _made.items():
+    for (*asked, _), found in _made.items():
         for key, (_, operation, _, reason) in found.fitted.items():
-            if made_for == [text, epilogue, numerics] and (tuple(key[0]), tuple(key[2])) == (a, b):
+            if asked == [text, epilogue, numerics] and (tuple(key[0]), tuple(key[2])) == (a, b):
                 does = (
                     f'a call with the epilogue "{epilogue}"'
                     if operation
@@ -213,22 +213,10 @@ def runs_of(text: str, epilogue: str, numerics: str, a: tuple[int, ...], b: tupl
                 yield ("cublaslt" if operation else "aten"), does, reason, key[1], key[3]
 
 
-def run(
-    site: SiteOf,
-    anywhere: bool,
-    spec: str,
-    epilogue: str,
-    numerics: str,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    aux: torch.Tensor | None,
-) -> Made:
-    """`Epilogue.__call__` of (a, b, bias, alpha, beta, aux), parsed once for a spec text, epilogue and numerics."""
+def made_for(site: SiteOf, anywhere: bool, spec: str, epilogue: str, numerics: str) -> Epilogue:
+    """The `Epilogue` of a spec text, epilogue and numerics, parsed once."""
     key = (spec, epilogue, numerics, anywhere)
     found = _made.get(key)
     if found is None:
         found = _made[key] = Epilogue(spec, epilogue, numerics, site, anywhere=anywhere)
-    return found(a, b, bias, alpha, beta, aux)
+    return found

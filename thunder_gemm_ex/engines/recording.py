@@ -40,20 +40,8 @@ class Call:
         return (self.bias, self.c, None, None, None, self.alpha, self.beta, self.flags)
 
 
-def note(
-    bound: Bound,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor,
-    bias: torch.Tensor | None,
-    c: torch.Tensor | None,
-    alpha: float,
-    beta: float,
-    flags: int,
-    aten: Compute,
-) -> None:
+def note(made: Call) -> None:
     """Remember a call that is about to be made, the first of those that are alike: tensors are kept alive by it."""
-    made = Call(bound, a, b, out, bias, c, alpha, beta, flags, aten)
     tensors = (made.a, made.b, made.out, made.bias, made.c)
     alike = (id(made.bound), made.flags, *(None if t is None else (t.stride(), t.data_ptr() % 256) for t in tensors))
     if alike not in _seen:

@@ -102,25 +102,16 @@ _made: dict[tuple[str, How, bool], Scaled] = {}
 
 def runs_of(text: str, numerics: str, a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[Told]:
     """What `epilogues.runs_of` tells, of scaled products."""
-    for (made_for, how, _), found in _made.items():
+    for (spec, how, _), found in _made.items():
         for key, (operation, *_, reason) in found.fitted.items():
-            if (made_for, how.numerics) == (text, numerics) and (tuple(key[0]), tuple(key[2])) == (a, b):
+            if (spec, how.numerics) == (text, numerics) and (tuple(key[0]), tuple(key[2])) == (a, b):
                 does = ("cublaslt", "a call with scales") if operation else ("aten", "torch._scaled_mm")
                 yield *does, reason, key[1], key[3]
 
 
-def run(
-    anywhere: bool,
-    text: str,
-    how: How,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    scale_a: torch.Tensor,
-    scale_b: torch.Tensor,
-    bias: torch.Tensor | None,
-) -> torch.Tensor:
-    """`Scaled.__call__` of (a, b, scale_a, scale_b, bias), parsed once for a text and `how`."""
+def made_for(anywhere: bool, text: str, how: How) -> Scaled:
+    """The `Scaled` of a spec text and `how`, parsed once."""
     found = _made.get((text, how, anywhere))
     if found is None:
         found = _made[text, how, anywhere] = Scaled(text, how, anywhere=anywhere)
-    return found(a, b, scale_a, scale_b, bias)
+    return found

@@ -51,7 +51,9 @@ def _forget_left(stack) -> None:
         # Not compiled by thunder.jit: ThunderFX tries an operation on a stack of its own.
         return
     entered = [x.sym.id for x in get_tracectx().scopes[0]]
-    autocast.drop_oldest(stack, entered.count(_ENTER) - entered.count(_EXIT) + around)
+    inside = entered.count(_ENTER) - entered.count(_EXIT)
+    while len(stack) > inside + around:
+        stack.popleft()
 
 
 def resting(where: Region | None) -> contextlib.AbstractContextManager[None]:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import copy
 from collections.abc import Iterator
 
-from thunder.core.compile_data import get_compile_data
-
-
-class _Rest(tuple):
-    """An entry of Thunder's stack of regions that no program wrote: (device, dtype, whether it casts)."""
+from thunder.core import compile_data
+from thunder.core.utils import AutocastStack
 
 
 @contextlib.contextmanager
 def resting() -> Iterator[None]:
-    """Inside, Thunder's rules cast nothing of the program that this thread compiles.
+    """Inside, Thunder's rules cast nothing of what this thread compiles: it sees compile data without regions.
 
-    Thunder's own `disable_autocast` is one flag for all threads: two that overlap can leave it off for good.
+    Thunder's own `disable_autocast` is one flag for all threads: two that overlap can leave it off for good. And the regions
+    of a program are shared by all threads that compile it.
     """
-    data = get_compile_data()
-    stack = deque() if data is None else data.autocast_stack.stack
-    rests = [_Rest((device, None, False)) for device in {entry[0] for entry in stack}]
-    stack.extend(rests)
-    try:
+    # Thunder has no function that returns the second, which reads options for the report of those that were unused.
+    data, stats = compile_data._compile_data.get()
+    if data is None or data.autocast_stack.is_empty():
         yield
-    finally:
-        for rest in rests:
-            stack.remove(rest)
-
-
-def drop_oldest(stack: deque, keep: int) -> None:
-    """Take the oldest regions of a program away, until `keep` are left."""
-    while sum(not isinstance(entry, _Rest) for entry in stack) > keep:
-        stack.popleft()
+        return
+    own = copy.copy(data)
+    own.autocast_stack = AutocastStack()
+    with compile_data.compile_data_and_stats(own, stats):
+        yield
