@@ -146,7 +146,7 @@ def test_explain_says_everything_and_computes_nothing(double, xy):
         "batch_stride_d": 0,
         "epilogue": "DEFAULT",
         "workspace": 0,
-        "algorithm": {"id": 0, "chosen": "heuristic"},
+        "algorithm": {"id": 0, "tile": 20, "stages": 11, "split_k": 2, "chosen": "heuristic"},
     }
     assert out.isnan().all()
     assert double.calls() == 0

@@ -2,16 +2,13 @@
 // it reads from the real library's descriptors through the public GetAttribute calls; what the documentation says is
 // refused it refuses with a status. It shows that a call is well-formed and computes the right thing, not which kernel
 // would run.
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
-#include <deque>
-#include <mutex>
 #include <thread>
 
 #include "product.h"
 #include "promise.h"
+#include "remembered.h"
 
 namespace {
 
@@ -23,18 +20,6 @@ std::atomic<int> no_op{0}, sleep_us{0}, device_count{4}, capability{8}, capturin
 std::atomic<int> wrong_algo{-1}, overrunning_algo{-1}, slow_algo{-1};
 std::atomic<int64_t> wanted_workspace{0}, device_switches{0}, pretended_version{0}, inside{0}, most_inside{0};
 thread_local int current_device = 0;
-
-// tests/double/build.py's PROBLEM, in order.
-struct Problem {
-  int64_t rows, cols, k, batch, trans_a, trans_b, lda, ldb, ldd, epilogue, device, workspace, compute, reductions,
-      align_a, algo, stream, workspace_at, type_a, type_d, fast_accumulate, pointers, first_algo;
-};
-constexpr size_t kRemembered = 4096;
-std::mutex remembering;
-// A forked child has to find it open, whoever held it in the parent.
-const int at_fork =
-    pthread_atfork([] { remembering.lock(); }, [] { remembering.unlock(); }, [] { remembering.unlock(); });
-std::deque<Problem> remembered;
 
 int count(Entry entry) {
   calls[entry].fetch_add(1);
@@ -69,34 +54,6 @@ struct Inside {
   }
   ~Inside() { inside.fetch_sub(1); }
 };
-
-void remember(const Call& call, const Promise& promise, size_t workspace_size, const void* workspace, void* stream) {
-  std::lock_guard<std::mutex> lock(remembering);
-  if (remembered.size() == kRemembered) remembered.pop_front();
-  remembered.push_back({call.rows,
-                        call.cols,
-                        call.k,
-                        call.d.batch,
-                        call.trans_a,
-                        call.trans_b,
-                        call.a.ld,
-                        call.b.ld,
-                        call.d.ld,
-                        call.epilogue.value,
-                        current_device,
-                        static_cast<int64_t>(workspace_size),
-                        call.compute,
-                        static_cast<int64_t>(promise.reductions),
-                        promise.align[0],
-                        static_cast<int64_t>(promise.made_for),
-                        reinterpret_cast<int64_t>(stream),
-                        reinterpret_cast<int64_t>(workspace),
-                        call.a.type,
-                        call.d.type,
-                        call.fast_accumulate,
-                        call.pointers(),
-                        promise.rank});
-}
 
 double factor(const void* at, int32_t type) { return load(at, 0, static_cast<uint32_t>(type)); }
 
@@ -167,17 +124,11 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtM
   return status;
 }
 
-// `id` is the rank in the heuristic's list; nothing here has tiles, stages or parts of k.
 EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
                                                            cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
                                                            size_t bytes, size_t* written) {
-  Promise promise = promise_of(algo);
-  if (promise.magic != kMagic || attribute != CUBLASLT_ALGO_CONFIG_ID) return CUBLAS_STATUS_NOT_SUPPORTED;
-  auto id = static_cast<int32_t>(promise.rank);
-  if (bytes < sizeof(id)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(value, &id, sizeof(id));
-  *written = sizeof(id);
-  return CUBLAS_STATUS_SUCCESS;
+  if (promise_of(algo).magic != kMagic) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return tell(promise_of(algo), attribute, value, bytes, written);
 }
 
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
@@ -202,7 +153,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     return CUBLAS_STATUS_INVALID_VALUE;
   // In place C must be laid out as D is.
   if (c == d && (call.c.ld != call.d.ld || call.c.stride != call.d.stride)) return CUBLAS_STATUS_INVALID_VALUE;
-  remember(call, promise, workspace_size, workspace, stream);
+  remember(call, promise, current_device, workspace_size, workspace, stream);
   if (no_op.load() == kRecordOnly) return CUBLAS_STATUS_SUCCESS;
   // Every byte of the workspace is the call's.
   if (promise.workspace) std::memset(workspace, 0x5a, promise.workspace);
@@ -251,8 +202,7 @@ EXPORT void double_reset() {
   capability = 8;
   algos = 1;
   wrong_algo = overrunning_algo = slow_algo = -1;
-  std::lock_guard<std::mutex> lock(remembering);
-  remembered.clear();
+  forget_problems();
 }
 EXPORT void double_fail(int entry, int status) { next_status[entry] = status; }
 EXPORT void double_no_op(int kind) { no_op = kind; }
@@ -268,16 +218,8 @@ EXPORT void double_slow_algo(int rank) { slow_algo = rank; }
 EXPORT void double_enter_device(int device) { current_device = device; }
 EXPORT int64_t double_device_switches() { return device_switches; }
 EXPORT int64_t double_most_inside() { return most_inside; }
-EXPORT int64_t double_remembered() {
-  std::lock_guard<std::mutex> lock(remembering);
-  return static_cast<int64_t>(remembered.size());
-}
-EXPORT int double_problem(int64_t i, int64_t* out) {
-  std::lock_guard<std::mutex> lock(remembering);
-  if (i < 0 || i >= static_cast<int64_t>(remembered.size())) return 0;
-  std::memcpy(out, &remembered[static_cast<size_t>(i)], sizeof(Problem));
-  return 1;
-}
+EXPORT int64_t double_remembered() { return count_problems(); }
+EXPORT int double_problem(int64_t i, int64_t* out) { return read_problem(i, out); }
 EXPORT cublasStatus_t double_matmul(cublasLtMatmulDesc_t desc, const void* a, cublasLtMatrixLayout_t la, const void* b,
                                     cublasLtMatrixLayout_t lb, void* d, cublasLtMatrixLayout_t ld, uint32_t alignment) {
   // One call as a careless caller would make it: for tests of what is refused.

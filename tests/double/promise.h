@@ -27,4 +27,25 @@ Promise promise_of(const cublasLtMatmulAlgo_t* algo) {
   return promise;
 }
 
+// An algorithm's numbers: its rank as its id, and for tile, stages and parts of k one that none of the others has.
+cublasStatus_t tell(const Promise& promise, cublasLtMatmulAlgoConfigAttributes_t attribute, void* value, size_t bytes,
+                    size_t* written) {
+  int32_t number = 0;
+  if (attribute == CUBLASLT_ALGO_CONFIG_ID) {
+    number = static_cast<int32_t>(promise.rank);
+  } else if (attribute == CUBLASLT_ALGO_CONFIG_TILE_ID) {
+    number = 20;
+  } else if (attribute == CUBLASLT_ALGO_CONFIG_STAGES_ID) {
+    number = 11;
+  } else if (attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
+    number = 2;
+  } else {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (bytes < sizeof(number)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(value, &number, sizeof(number));
+  *written = sizeof(number);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace

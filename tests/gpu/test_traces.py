@@ -1,5 +1,7 @@
 """Compiled programs on the device: epilogues, scaled products and numerics, as their traces show them without one."""
 
+import re
+
 import pytest
 import thunder
 import torch
@@ -36,6 +38,15 @@ def test_a_layer_with_its_activation_is_one_kernel(kind):
     jfn = thunder.jit(lambda x, w, b: ACTIVATIONS[kind](F.linear(x, w, b)), executors=PLAIN)
     found = kernels(lambda: jfn(x, w, b))
     assert len([name for name in found if "splitK" not in name]) == 1, found
+
+
+def test_a_report_tells_the_algorithm_in_the_librarys_numbers():
+    x, w, _ = inputs(*SHAPES[:3], grad=False, dtype=torch.float16, device="cuda")
+    jfn = thunder.jit(lambda x, w: torch.relu(x) @ w.t(), executors=PLAIN)
+    jfn(x, w)
+    (run,) = gx.explain(jfn).rows[0].runs
+    told = re.search(r"algorithm \d+ \(tile \d+ stages \d+ split-k -?\d+\), as the heuristic offers$", run.call)
+    assert told, run.call
 
 
 def test_scaled_products_of_a_program():

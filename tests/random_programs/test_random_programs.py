@@ -2,6 +2,9 @@
 
 import collections
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, note, settings
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from tests.random_programs.comparing import Reference, judge
 from tests.random_programs.programs import programs
 
-# In all; each of the parts below takes its share. More in the environment for a long run.
+# Each compiled on its own; each of the parts below takes its share. More in the environment for a long run.
 EXAMPLES = int(os.environ.get("THUNDER_GEMM_EX_EXAMPLES", "1000"))
 PARTS = 8
 
@@ -38,3 +41,12 @@ def test_random_programs_equal_eager(part):
     check()
     # Else the grammar would mostly say what Thunder itself does otherwise.
     assert counts["Thunder"] + counts["ours"] < counts.total() / 3, counts
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_five_hundred_more_that_are_compiled_ten_at_once(seed):
+    # In a process of its own: it leaves out steps of Thunder's that test nothing here.
+    command = [sys.executable, "-W", "ignore", "-m", "tests.random_programs", "--count", "500", "--seed", str(seed)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "500 programs" in done.stdout
