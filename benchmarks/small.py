@@ -53,7 +53,7 @@ def _comparison(name: str, device: str, a: tuple, b: tuple, trans_a: bool = Fals
         OURS: thunder.jit(program, executors=fusing, gemm_small="small"),
     }
     calls = {name: lambda way=way: [way(*inputs)] for name, way in ways.items()}
-    return Comparison(name, f"{list(stored[0])}, {list(stored[1])}", calls, TARGETS, rounds=30)
+    return Comparison(name, f"{list(stored[0])}, {list(stored[1])}", calls, TARGETS, rounds=150)
 
 
 def _program(trans_a: bool, trans_b: bool) -> Callable[..., torch.Tensor]:
