@@ -6,6 +6,7 @@ Called once by the executor, which owns the symbol. Gradients are the symbol aga
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import thunder.torch as ltorch
 from thunder.core import dtypes
@@ -26,7 +27,7 @@ from thunder_gemm_ex.operator.sizes import Resolved, gradient_text, resolve, sha
 from thunder_gemm_ex.spec import SpecError
 
 
-def open_eager_door(executor: Executor, symbol: Symbol) -> dict[Callable, Callable]:
+def open_eager_door(executor: Executor, symbol: Symbol) -> dict[Callable[..., Any], Callable[..., Any]]:
     """Let programs compiled with `executor` call `gx.gemm` and `torch.ops.thunder_gemm_ex.gemm`, which become `symbol`.
 
     Returns what each of these functions is recorded as, for ThunderFX's splitter, which has to know it too.
@@ -41,9 +42,20 @@ def open_eager_door(executor: Executor, symbol: Symbol) -> dict[Callable, Callab
     return dict.fromkeys(functions, enter)
 
 
-def _entry(symbol: Symbol):
+def _entry(symbol: Symbol) -> Callable[..., TensorProxy]:
     # The eager function's keywords are positional in the operator's schema, in this order.
-    def gemm(a, b, spec="m k, k n -> m n", bias=None, activation=None, alpha=1, beta=0, c=None, *, out=None):
+    def gemm(
+        a: TensorProxy,
+        b: TensorProxy,
+        spec: str = "m k, k n -> m n",
+        bias: TensorProxy | None = None,
+        activation: str | None = None,
+        alpha: float = 1,
+        beta: float = 0,
+        c: TensorProxy | None = None,
+        *,
+        out: object = None,
+    ) -> TensorProxy:
         if out is not None:
             raise ValueError("out is a tensor, and inside a compiled program it must be None: use the result")
         for name, value in (("a", a), ("b", b), ("bias", bias), ("c", c)):
@@ -67,14 +79,17 @@ def _shape(name: str, tensor: TensorProxy) -> tuple[int, ...]:
     return tuple(tensor._shape)
 
 
-def _arguments(a, b, text: str, bias=None, alpha=1, beta=1) -> tuple:
+def _arguments(
+    a: TensorProxy, b: TensorProxy, text: str, bias: TensorProxy | None = None, alpha: float = 1, beta: float = 1
+) -> tuple[Any, ...]:
     # What is at its default is left out, as a trace prints it.
     tail = (bias, alpha, beta) if beta != 1 else (bias, alpha) if alpha != 1 else (bias,) if bias is not None else ()
     return (a, b, text, *tail)
 
 
 def _added(result: TensorProxy, c: TensorProxy, beta: float) -> TensorProxy:
-    if c.dtype != result.dtype and not get_compile_data().autocast_stack.is_empty():
+    data = get_compile_data()
+    if c.dtype != result.dtype and data is not None and not data.autocast_stack.is_empty():
         c = ltorch.to(c, result.dtype)
     if c.dtype != result.dtype or c.device != result.device:
         raise ValueError(
@@ -95,15 +110,23 @@ def _activated(result: TensorProxy, activation: str | None) -> TensorProxy:
     return result if activation is None else ltorch.gelu(result, approximate="tanh")
 
 
-def _gradient(symbol: Symbol):
+def _gradient(symbol: Symbol) -> Callable[..., TensorProxy]:
     # A rule is called with every argument that the symbol has, those at their defaults too; `beta` scales the bias. How
     # sums are rounded and what the epilogue is, the fusion pass decides later.
-    def rule(a, b, spec, bias=None, alpha=1, beta=1, **_how):
+    def rule(
+        a: TensorProxy,
+        b: TensorProxy,
+        spec: str,
+        bias: TensorProxy | None = None,
+        alpha: float = 1,
+        beta: float = 1,
+        **_how: object,
+    ) -> TensorProxy:
         fitted = resolve(spec, tuple(a.shape), tuple(b.shape), None if bias is None else tuple(bias.shape))
         result = symbol(*_arguments(a, b, spec, bias, alpha, beta))
         grad = get_grad(result)
-        for name, operand, pair in (("a", a, (grad, _conj(b))), ("b", b, (_conj(a), grad))):
-            put_grad(operand, symbol(*_arguments(*pair, gradient_text(fitted, name), None, alpha)))
+        for name, operand, x, y in (("a", a, grad, _conj(b)), ("b", b, _conj(a), grad)):
+            put_grad(operand, symbol(*_arguments(x, y, gradient_text(fitted, name), None, alpha)))
         if bias is not None:
             summed = _summed(grad, fitted)
             put_grad(bias, summed if beta == 1 else ltorch.mul(summed, beta))
@@ -113,12 +136,14 @@ def _gradient(symbol: Symbol):
 
 
 def _conj(x: TensorProxy) -> TensorProxy:
-    return ltorch.conj(x) if dtypes.is_complex_dtype(x.dtype) else x
+    # Thunder gives its torch module functions like this one when it is imported.
+    return ltorch.conj(x) if dtypes.is_complex_dtype(x.dtype) else x  # type: ignore[attr-defined]
 
 
 def _summed(grad: TensorProxy, fitted: Resolved) -> TensorProxy:
     """The bias's gradient: `grad` summed over the labels that the bias lacks."""
     p = pattern_of(fitted.text)
+    assert p.bias is not None
     labels, kept = names_of(p.out), names_of(p.bias)
     grad = _reshaped(grad, tuple(fitted.sizes[name] for name in labels))
     gone = [i for i, name in enumerate(labels) if name not in kept]
@@ -133,9 +158,21 @@ def _reshaped(x: TensorProxy, shape: tuple[int, ...]) -> TensorProxy:
     return x if tuple(x.shape) == shape else ltorch.reshape(x, shape)
 
 
-def _autocast(symbol: Symbol):
-    def rule(a, b, spec, bias=None, alpha=1, beta=1, *, dtype, **_how):
-        a, b, bias = (maybe_downcast_to(dtype, (x,))[0] if x is not None else None for x in (a, b, bias))
+def _autocast(symbol: Symbol) -> Callable[..., TensorProxy]:
+    def rule(
+        a: TensorProxy,
+        b: TensorProxy,
+        spec: str,
+        bias: TensorProxy | None = None,
+        alpha: float = 1,
+        beta: float = 1,
+        *,
+        dtype: dtypes.dtype,
+        **_how: object,
+    ) -> TensorProxy:
+        a, b = maybe_downcast_to(dtype, (a, b))
+        if bias is not None:
+            (bias,) = maybe_downcast_to(dtype, (bias,))
         return symbol(*_arguments(a, b, spec, bias, alpha, beta))
 
     return rule

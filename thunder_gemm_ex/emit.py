@@ -6,10 +6,12 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import thunder.torch as ltorch
 from thunder.core import dtypes
-from thunder.core.proxies import TensorProxy, variableify
+from thunder.core.baseutils import BoundSymbolInterface
+from thunder.core.proxies import Proxy, TensorProxy, variableify
 from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.core.trace import TraceCtx, from_trace, tracectx
 from thunder.core.transform_common import dce
@@ -31,11 +33,11 @@ class Symbols:
 
     gemm: Symbol
     scaled_gemm: Symbol
-    kernels: Mapping[str, Symbol]
+    kernels: Mapping[Any, Symbol]
     numerics: str = "torch"
 
     @property
-    def how(self) -> dict[str, str]:
+    def how(self) -> dict[str, Any]:
         """The keywords that every `gemm` of the program has."""
         return {} if self.numerics == "torch" else {"numerics": self.numerics}
 
@@ -45,7 +47,7 @@ def emit(graph: Graph, symbols: Symbols) -> TraceCtx:
     if not _changes(graph, symbols):
         return graph.trace
     trace = from_trace(graph.trace)
-    bound: list[BoundSymbol] = []
+    bound: list[BoundSymbolInterface] = []
     inserted = _inserted(trace, graph)
     for position, bsym in enumerate(graph.bsyms):
         matmul = graph.matmuls.get(position)
@@ -66,12 +68,12 @@ def emit(graph: Graph, symbols: Symbols) -> TraceCtx:
 
 def _inserted(trace: TraceCtx, graph: Graph) -> defaultdict[int, list[BoundSymbol]]:
     """What goes before an operation, by its position: multiplies that are written where they are read, and casts."""
-    before = defaultdict(list)
+    before: defaultdict[int, list[BoundSymbol]] = defaultdict(list)
     for matmul in graph.matmuls.values():
         if matmul.before is not None:
             before[matmul.before] += _multiply(trace, graph, matmul)
     for cast in graph.casts:
-        before[cast.position] += _cast(trace, cast, graph.trace.bound_symbols[cast.position])
+        before[cast.position] += _cast(trace, cast, graph.original[cast.position])
     return before
 
 
@@ -92,7 +94,7 @@ def _rebound(graph: Graph, position: int, symbols: Symbols) -> Symbol | None:
 
 
 def _as_it_was(trace: TraceCtx, graph: Graph, position: int, symbols: Symbols) -> BoundSymbol:
-    bsym, other = graph.bsyms[position], _rebound(graph, position, symbols)
+    bsym, other = graph.bsym_at(position), _rebound(graph, position, symbols)
     if other is None:
         return bsym
     how = symbols.how if other is symbols.gemm else {}
@@ -119,7 +121,7 @@ def _gemm(trace: TraceCtx, matmul: Matmul, symbols: Symbols) -> BoundSymbol:
     return _placed(bsym, matmul.bsym)
 
 
-def _how(matmul: Matmul, symbols: Symbols) -> dict[str, object]:
+def _how(matmul: Matmul, symbols: Symbols) -> dict[str, Any]:
     epilogue = {"epilogue": matmul.epilogue} if matmul.epilogue else {}
     return symbols.how | epilogue | ({"aux": matmul.aux} if matmul.reads_aux else {})
 
@@ -143,7 +145,7 @@ def _written(
         made = write()
         trace.pop_scope()
     assert (tuple(made.shape), made.dtype) == (tuple(out.shape), out.dtype), (out, made)
-    swap = {variableify(made): out}
+    swap: dict[Any, Proxy] = {variableify(made): out}
     return [_placed(bsym.from_bsym_swap_proxies(swap), like) for bsym in scope]
 
 

@@ -10,6 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from thunder.core.compile_data import get_compile_data
 from thunder.core.dtypes import to_torch_dtype
@@ -49,13 +50,16 @@ from thunder_gemm_ex.symbols import Options, define_gemm, define_scaled_gemm, re
 # Set to 1, an error of our own reaches the user instead of leaving the program to Thunder.
 RAISE = "THUNDER_GEMM_EX_RAISE"
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Progress:
     """Where the pass is: the name of the rule that runs, for the sentence about its failure."""
 
     rule = "the pass"
 
-    def run(self, rule: Callable, *args, **options):
+    def run(self, rule: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
         """Call `rule` and remember its name."""
         self.rule = rule.__name__
         return rule(*args, **options)
@@ -86,7 +90,7 @@ class GemmExecutor(FusionExecutor):
         """Asked by Thunder's autograd alone: whose gradient rule this executor brings."""
         return gradients.has_rule(bsym) or super().can_execute_or_fuse(bsym)
 
-    def get_grad_transform(self, sym: Symbol) -> Callable | None:
+    def get_grad_transform(self, sym: Symbol) -> Callable[..., Any] | None:
         """The gradient rule of a symbol, or None: Thunder's."""
         return gradients.RULES.get(sym.id) or super().get_grad_transform(sym)
 
@@ -163,14 +167,16 @@ class GemmExecutor(FusionExecutor):
         data = get_compile_data()
         executors = [] if data is None else list(data.executors_list)
         at = executors.index(self) if self in executors else len(executors)
-        return tuple(
+        before, behind = (
             [ex for ex in part if isinstance(ex, FusionExecutor)] for part in (executors[:at], executors[at + 1 :])
         )
+        return before, behind
 
 
 def _served(tensor: TensorProxy) -> bool:
     """Whether matmuls of such tensors are the cublaslt engine's, which has epilogues and every kind of numerics."""
-    return serves(tensor.device.devicetype.name.lower(), to_torch_dtype(tensor.dtype))
+    dtype = to_torch_dtype(tensor.dtype)
+    return dtype is not None and serves(tensor.device.devicetype.name.lower(), dtype)
 
 
 def _is_pointwise(graph: Graph, matmul: Matmul, small: str) -> bool:
@@ -191,4 +197,4 @@ open_front_door(gemm_ex)
 kernels = keep_activations(gemm_ex)
 entered.update(open_eager_door(gemm_ex, gemm))
 entered.update(open_scaled(gemm_ex))
-teach_splitter(gemm_ex.name)
+teach_splitter(str(gemm_ex.name))

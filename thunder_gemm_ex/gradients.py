@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from numbers import Number
+from typing import Any
 
 import thunder.torch as ltorch
 from thunder.core import dtypes, prims
@@ -19,6 +19,9 @@ from thunder.core.symbol import BoundSymbol
 from thunder.core.transforms import put_grads
 
 from thunder_gemm_ex.graph import autocast
+
+Number = int | float | complex
+Rule = Callable[..., TensorProxy]
 
 
 def matmul(a: TensorProxy, b: TensorProxy, /) -> TensorProxy:
@@ -60,7 +63,7 @@ def multiply(a: TensorProxy | Number, b: TensorProxy | Number) -> TensorProxy:
     grad = get_grad(out)
     for x, other in ((a, b), (b, a)):
         if isinstance(x, TensorProxy):
-            put_grad(x, ltorch.mul(grad, _conj(other)))
+            put_grad(x, ltorch.mul(grad, _conj(other) if isinstance(other, TensorProxy) else other.conjugate()))
     return out
 
 
@@ -73,31 +76,30 @@ def has_rule(bsym: BoundSymbol) -> bool:
     return bsym.sym.id in RULES
 
 
-def _as_recorded(rule: Callable) -> Callable:
+def _as_recorded(rule: Rule) -> Rule:
     """The rule where nothing is cast any more: what eager casts has been cast when the operation was recorded.
 
     A region around the call is still there when gradients are made, also for what stands in a disabled region inside it.
     """
 
     @functools.wraps(rule)
-    def resting(*args):
+    def resting(*args: Any) -> TensorProxy:
         with autocast.resting():
             return rule(*args)
 
     return resting
 
 
-RULES: dict[PrimIDs, Callable] = {
+RULES: dict[object, Rule] = {
     PrimIDs.MATMUL: _as_recorded(matmul),
     PrimIDs.LINEAR: _as_recorded(linear),
     PrimIDs.MUL: multiply,
 }
 
 
-def _conj(x: TensorProxy | Number) -> TensorProxy | Number:
-    if not isinstance(x, TensorProxy):
-        return x.conjugate()
-    return ltorch.conj(x) if dtypes.is_complex_dtype(x.dtype) else x
+def _conj(x: TensorProxy) -> TensorProxy:
+    # Thunder gives its torch module functions like this one when it is imported.
+    return ltorch.conj(x) if dtypes.is_complex_dtype(x.dtype) else x  # type: ignore[attr-defined]
 
 
 def _adjoint(x: TensorProxy) -> TensorProxy:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from thunder.core import dtypes
@@ -11,17 +13,17 @@ from thunder.core.codeutils import prettyprint
 from thunder.core.compile_data import get_compile_option
 from thunder.core.prims import OpTags
 from thunder.core.proxies import TensorProxy
-from thunder.core.symbol import Symbol
+from thunder.core.symbol import BoundSymbol, Symbol
 from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.engines.choose import run_gemm, run_scaled
 from thunder_gemm_ex.engines.numerics import MODES
 from thunder_gemm_ex.engines.operation import WRITES_AUX, WRITES_BIAS
-from thunder_gemm_ex.spec import Contraction, SpecError, mask_shape, parse
+from thunder_gemm_ex.spec import Contraction, Pattern, SpecError, mask_shape, parse
 
 
 @functools.lru_cache(maxsize=4096)
-def _parsed(text: str):
+def _parsed(text: str) -> Pattern:
     return parse(text)
 
 
@@ -36,7 +38,7 @@ def gemm_meta(
     numerics: str | None = None,
     epilogue: str | None = None,
     aux: TensorProxy | None = None,
-):
+) -> TensorProxy | tuple[TensorProxy, ...]:
     """The output of `alpha * a b + beta * bias` as the spec labels it. SpecError where shapes do not fit the spec.
 
     With an epilogue that writes more, a tuple: the output, the aux, and the bias gradient if the spec labels one.
@@ -55,9 +57,12 @@ def gemm_meta(
     return (out, *beside) if beside else out
 
 
-def print_gemm(bsym, out_printables, arg_printables, kwarg_printables) -> str:
+def print_gemm(
+    bsym: BoundSymbol, out_printables: Any, arg_printables: Sequence[Any], kwarg_printables: dict[str, Any]
+) -> str:
     """`t5 = gemm(x, w, "a b k, n k -> a b n")`: the spec in double quotes, arguments at their defaults left out."""
-    a, b, spec, bias, alpha, beta = (*arg_printables, *([None, 1, 1][len(arg_printables) - 3 :]))
+    defaults: list[Any] = [None, 1, 1]
+    a, b, spec, bias, alpha, beta = (*arg_printables, *defaults[len(arg_printables) - 3 :])
     shown = [prettyprint(a), prettyprint(b), f'"{spec}"']
     shown += [] if bias is None else [prettyprint(bias)]
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -77,7 +82,7 @@ def define_gemm(executor: FusionExecutor) -> Symbol:
         "gemm",
         meta=gemm_meta,
         fn=run_gemm,
-        tags=(OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD),
+        tags=[OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD],
         python_printer=print_gemm,
     )
 
@@ -93,7 +98,7 @@ def scaled_gemm_meta(
     out_dtype: torch.dtype | None = None,
     fast_accumulate: bool = False,
     numerics: str | None = None,
-):
+) -> TensorProxy:
     """The output of `scale_a * scale_b * a b + bias` of fp8 operands, as torch._scaled_mm defines it."""
     contraction = _parsed(spec).bind(a.shape, b.shape, None if bias is None else bias.shape)
     return TensorProxy(
@@ -103,7 +108,9 @@ def scaled_gemm_meta(
     )
 
 
-def _print_scaled(bsym, out_printables, arg_printables, kwarg_printables) -> str:
+def _print_scaled(
+    bsym: BoundSymbol, out_printables: Any, arg_printables: Sequence[Any], kwarg_printables: dict[str, Any]
+) -> str:
     a, b, spec, scale_a, scale_b, bias = arg_printables
     shown = [prettyprint(a), prettyprint(b), f'"{spec}"', prettyprint(scale_a), prettyprint(scale_b)]
     shown += [] if bias is None else [prettyprint(bias)]
@@ -119,7 +126,7 @@ def define_scaled_gemm(executor: FusionExecutor) -> Symbol:
         "scaled_gemm",
         meta=scaled_gemm_meta,
         fn=run_scaled,
-        tags=(OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD),
+        tags=[OpTags.MATMUL_OP, OpTags.DONT_AUTO_RECOMPUTE_IN_BACKWARD],
         python_printer=_print_scaled,
     )
 
@@ -150,7 +157,7 @@ _ALLOWED = {
 
 def read_options() -> Options:
     """The options of the program being compiled. ValueError names an option whose value is not one of its choices."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, (choices, doc) in _ALLOWED.items():
         value = get_compile_option(name, f"{doc} One of {', '.join(map(repr, choices))}; default {choices[0]!r}.")
         if value is not None and value not in choices:

@@ -7,6 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from thunder_gemm_ex._version import __version__
 from thunder_gemm_ex.cli._command import COMMANDS, Command
@@ -51,7 +52,7 @@ def discover() -> list[Command]:
     return [COMMANDS[name] for name in sorted(COMMANDS)]
 
 
-def add_subparser(subparsers, command: Command) -> None:
+def add_subparser(subparsers: Any, command: Command) -> None:
     """One subparser: what every command has, then its own arguments."""
     sub = subparsers.add_parser(
         command.name,
@@ -73,11 +74,17 @@ def add_subparser(subparsers, command: Command) -> None:
 class _JsonTo(argparse.Action):
     """`--json` prints JSON; `--json=FILE` writes it there as well as the text here."""
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         namespace.json, namespace.json_file = values is None, None if values is None else Path(values)
 
 
-def print_rich(text) -> None:
+def print_rich(text: Any) -> None:
     """Prints a rich renderable; where stdout is no terminal, wide enough that no trace line is cut."""
     from rich.console import Console
 

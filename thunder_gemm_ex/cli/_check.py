@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ class Step:
     cotangents: Sequence[torch.Tensor | None] | None
 
     @classmethod
-    def of(cls, program: Callable, inputs: Sequence[torch.Tensor]) -> "Step":
+    def of(cls, program: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> "Step":
         """A training step where any input or parameter wants a gradient, else a forward pass.
 
         Cotangents are random and contiguous whatever the outputs' strides are: `randn_like` would fill in memory order.
@@ -34,7 +35,7 @@ class Step:
         pulls = [torch.randn(t.shape, dtype=t.dtype, device=t.device) if t.requires_grad else None for t in outputs]
         return cls(inputs, leaves, pulls)
 
-    def run(self, program: Callable) -> list[torch.Tensor]:
+    def run(self, program: Callable[..., Any]) -> list[torch.Tensor]:
         """The outputs, then the leaves' gradients. `program` may be a compiled form of the one given to `of`."""
         outputs = flat(program(*self.inputs))
         if self.cotangents is None:
@@ -44,7 +45,7 @@ class Step:
         return outputs + list(torch.autograd.grad(pulled, self.leaves, pulls))
 
 
-def flat(outputs) -> list[torch.Tensor]:
+def flat(outputs: Any) -> list[torch.Tensor]:
     """A tensor or a tuple of tensors as a list."""
     return [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
 

@@ -17,7 +17,7 @@ class Result:
     """What a command found: `data` for --json, `text` (a rich renderable) for people, `ok` for the exit status."""
 
     ok: bool
-    data: dict
+    data: dict[str, Any]
     text: Any = None
 
 
@@ -28,7 +28,7 @@ class Command:
     name: str
     summary: str
     example: str
-    run: Callable[[argparse.Namespace], Result]
+    run: "Run"
     arguments: Callable[[argparse.ArgumentParser], None] | None = None
     json_to_file: bool = False
 
@@ -38,10 +38,20 @@ class Command:
         return f"{(self.run.__doc__ or '').splitlines()[0]}\nElse 1, or 2 where the command line is not understood."
 
 
-def command(name: str, summary: str, *, example: str, arguments=None, json_to_file: bool = False):
+Run = Callable[[argparse.Namespace], Result]
+
+
+def command(
+    name: str,
+    summary: str,
+    *,
+    example: str,
+    arguments: Callable[[argparse.ArgumentParser], None] | None = None,
+    json_to_file: bool = False,
+) -> Callable[[Run], Run]:
     """Registers the decorated function as the subcommand `name`."""
 
-    def register(run):
+    def register(run: Run) -> Run:
         COMMANDS[name] = Command(name, summary, example, run, arguments, json_to_file)
         return run
 

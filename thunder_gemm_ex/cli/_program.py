@@ -6,6 +6,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 
 class NoProgram(Exception):
@@ -20,13 +21,14 @@ def split(text: str) -> tuple[str, str]:
     return path, name
 
 
-def function(text: str, default: str) -> Callable:
+def function(text: str, default: str) -> Callable[..., Any]:
     """The function of FILE[:FUNCTION], `default` unless named. NoProgram where it is not there."""
     path, name = split(text)
-    program = runpy.run_path(path).get(name or default)
+    program: Any = runpy.run_path(path).get(name or default)
     if not callable(program):
         raise NoProgram(f"{path} has no function named {name or default}.")
-    return program
+    found: Callable[..., Any] = program
+    return found
 
 
 def run(text: str, arguments: list[str]) -> None:

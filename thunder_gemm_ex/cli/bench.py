@@ -1,15 +1,17 @@
 """`bench`: the benchmark suites of a checkout; they are no part of the wheel."""
 
+import argparse
 import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from thunder_gemm_ex._files import write_whole
 from thunder_gemm_ex.cli._command import Result, command
 
 
-def arguments(parser) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     """Which suites, how thorough, and what is written where."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="suites or groups of them; all unless named")
     parser.add_argument("--suite", action="append", default=[], metavar="SUITE", help="the same, as an option")
@@ -27,7 +29,7 @@ def arguments(parser) -> None:
     arguments=arguments,
     json_to_file=True,
 )
-def bench(args) -> Result:
+def bench(args: argparse.Namespace) -> Result:
     """Exit status 0 when every result that was timed was right; a missed target is shown, not failed: machines differ."""
     # The console script, unlike `python -m`, doesn't look for modules in the current directory.
     sys.path.insert(0, "")
@@ -40,6 +42,11 @@ def bench(args) -> Result:
             raise
         return _refused("benchmarks/ is not here; run this in a checkout of thunder_gemm_ex.")
     out = args.json_file
+
+    def keep(now: Any) -> None:
+        if out:
+            write_whole(out, json.dumps(now.to_dict(), indent=1) + "\n")
+
     try:
         baseline = None if args.baseline is None else results.Results.read(args.baseline)
         page = importlib.import_module("benchmarks.page") if args.html else None
@@ -49,7 +56,7 @@ def bench(args) -> Result:
             rounds=args.rounds,
             device=args.device,
             quiet=args.json,
-            keep=lambda now: out and write_whole(out, json.dumps(now.to_dict(), indent=1) + "\n"),
+            keep=keep,
         )
     except ValueError as error:
         return _refused(f"{error}.")

@@ -1,10 +1,17 @@
 """`demo`: both seed programs before and after, checked against eager, and how their times compare."""
 
+import argparse
 import contextlib
 import functools
 import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from thunder_gemm_ex.cli._command import Result, command
+
+if TYPE_CHECKING:
+    from thunder_gemm_ex.cli._cases import Case
+    from thunder_gemm_ex.cli._check import Step
 
 # A trace longer than this is cut in the terminal; --json has all of it.
 SHOWN_LINES = 12
@@ -13,7 +20,7 @@ ROUNDS = 15
 
 
 @command("demo", "run both seed programs with the executor: traces, checks, times", example="demo --json")
-def demo(args) -> Result:
+def demo(args: argparse.Namespace) -> Result:
     """Exit status 0 when every value and gradient is eager's, within the rounding of its dtype."""
     import torch
 
@@ -23,17 +30,18 @@ def demo(args) -> Result:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with progress(args.json) as tell:
         programs = [run_case(case, tell) for case in cases(device)]
+    ok = all(p["check"]["ok"] for p in programs)
     data = {
-        "ok": all(p["check"]["ok"] for p in programs),
+        "ok": ok,
         "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "programs": programs,
     }
-    return Result(data["ok"], data, None if args.json else render(data))
+    return Result(ok, data, None if args.json else render(data))
 
 
 @contextlib.contextmanager
-def progress(quiet: bool):
+def progress(quiet: bool) -> Iterator[Callable[[str], None]]:
     """Yields a function that says what is going on, on stderr; silent for --json."""
     from rich.console import Console
 
@@ -42,7 +50,7 @@ def progress(quiet: bool):
         yield status.update
 
 
-def run_case(case, tell) -> dict:
+def run_case(case: "Case", tell: Callable[[str], None]) -> dict[str, Any]:
     """Compiles one case every way, checks ours against eager, times all of them."""
     import thunder_gemm_ex as gx
     from thunder_gemm_ex.cli._check import Step, tolerance, worst_error
@@ -68,7 +76,7 @@ def run_case(case, tell) -> dict:
     }
 
 
-def contenders(case) -> dict:
+def contenders(case: "Case") -> dict[str, Callable[..., Any]]:
     """Name -> compiled program: Thunder as it is, Thunder with the same fuser as ours, and ours."""
     import thunder
     from thunder.executors.torch_compile import torch_compile_ex
@@ -84,19 +92,21 @@ def contenders(case) -> dict:
     return found
 
 
-def times(programs: dict, step) -> dict[str, float]:
+def times(programs: dict[str, Callable[..., Any]], step: "Step") -> dict[str, float]:
     """How many times ours goes into each other's time: 1.5 means that ours is 1.5 times as fast."""
     import torch
 
     from thunder_gemm_ex.cli._interleave import interleaved, median_ratio
 
-    candidates = {name: functools.partial(step.run, program) for name, program in programs.items()}
+    candidates: dict[str, Callable[[], object]] = {
+        name: functools.partial(step.run, program) for name, program in programs.items()
+    }
     finish = torch.cuda.synchronize if step.inputs[0].is_cuda else None
     rounds = list(interleaved(candidates, rounds=ROUNDS, finish=finish))
     return {name: median_ratio(rounds, name, "gemm_ex") for name in programs if name != "gemm_ex"}
 
 
-def render(data: dict):
+def render(data: dict[str, Any]) -> Any:
     """One block per program: traces side by side, then check, engines and ratios."""
     from rich.console import Group
     from rich.text import Text
@@ -106,7 +116,7 @@ def render(data: dict):
     return Group(*blocks, Text(f"On {data['device']}, torch {data['torch']}: {verdict}."))
 
 
-def render_program(program: dict):
+def render_program(program: dict[str, Any]) -> Iterator[Any]:
     """The parts of one program's block."""
     from rich.table import Table
     from rich.text import Text
@@ -134,8 +144,8 @@ def shorten(lines: list[str]) -> str:
         return "\n".join(lines)
     near = [any(word in line for word in CONTRACTIONS) for line in lines]
     kept = [i < 3 or any(near[max(0, i - 1) : i + 2]) for i in range(len(lines))]
-    shown = []
+    shown: list[str] = []
     for keep, group in itertools.groupby(zip(kept, lines), key=lambda pair: pair[0]):
-        group = [line for _, line in group]
-        shown += group if keep else [f"... {len(group)} more"]
+        part = [line for _, line in group]
+        shown += part if keep else [f"... {len(part)} more"]
     return "\n".join(shown)

@@ -1,8 +1,11 @@
 """`doctor`: what is installed, what was found, what works. It runs one small program rather than trusting versions."""
 
+import argparse
 import importlib
 import importlib.metadata
 import platform
+from collections.abc import Iterator
+from typing import Any
 
 from thunder_gemm_ex.cli._command import Result, command
 
@@ -13,7 +16,7 @@ SHOWN_ELSEWHERE = ("usable", "missing")
 
 
 @command("doctor", "say what is installed, what is missing and whether the executor works", example="doctor --json")
-def doctor(args) -> Result:
+def doctor(args: argparse.Namespace) -> Result:
     """Exit status 0 when the default that needs nothing else (CPU tensors, the aten engine) gives right values."""
     check, status = small_program(), extension()
     missing = missing_for_gpu(status)
@@ -33,7 +36,7 @@ def doctor(args) -> Result:
 
 def versions() -> dict[str, str | None]:
     """Distribution -> version, None where it isn't installed."""
-    found = {"python": platform.python_version()}
+    found: dict[str, str | None] = {"python": platform.python_version()}
     for name in (*DISTRIBUTIONS, *nvfuser_distributions()):
         try:
             found[name] = importlib.metadata.version(name)
@@ -48,7 +51,7 @@ def nvfuser_distributions() -> list[str]:
     return sorted({name for name in names if name.lower().startswith(NVFUSER_PREFIX)})
 
 
-def extension() -> dict:
+def extension() -> dict[str, Any]:
     """What the cublaslt engine says about the compiled extension and the cublasLt it found."""
     try:
         engine = importlib.import_module("thunder_gemm_ex.engines.cublaslt")
@@ -57,7 +60,7 @@ def extension() -> dict:
         return {"loaded": False, "reason": f"{type(error).__name__}: {error}"}
 
 
-def missing_for_gpu(status: dict) -> list[str]:
+def missing_for_gpu(status: dict[str, Any]) -> list[str]:
     """One sentence for each thing without which the cublaslt engine can compute nothing here.
 
     Args:
@@ -73,7 +76,7 @@ def missing_for_gpu(status: dict) -> list[str]:
     return missing
 
 
-def small_program() -> dict:
+def small_program() -> dict[str, Any]:
     """Compiles relu(x @ w.t()) with the executor on CPU; values and gradients must be eager's."""
     what = "relu(x @ w.t()) on cpu, forward and backward, executors=gx.executors()"
     try:
@@ -91,7 +94,7 @@ def small_program_error() -> float:
 
     import thunder_gemm_ex as gx
 
-    def program(x, w):
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.relu(x @ w.t())
 
     seeded = torch.Generator().manual_seed(0)
@@ -100,10 +103,10 @@ def small_program_error() -> float:
     for run in (thunder.jit(program, executors=gx.executors()), program):
         out = run(x, w)
         pairs.append((out, *torch.autograd.grad(out.sum(), (x, w))))
-    return max((ours - eager).abs().max().item() for ours, eager in zip(*pairs))
+    return max(float((ours - eager).abs().max()) for ours, eager in zip(*pairs))
 
 
-def render(data: dict):
+def render(data: dict[str, Any]) -> Any:
     """Sections of name and value, the verdict last."""
     from rich.console import Group
     from rich.table import Table
@@ -119,7 +122,7 @@ def render(data: dict):
     return Group(table, Text(f"{data['check']['what']}: {verdict}"))
 
 
-def sections(data: dict):
+def sections(data: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """(title, [(name, text)]) for each part of the report."""
     yield "versions", [(name, version or "not installed") for name, version in data["versions"].items()]
     found = {name: value for name, value in data["extension"].items() if name not in SHOWN_ELSEWHERE}
@@ -128,6 +131,6 @@ def sections(data: dict):
     yield "for a GPU", [("missing", sentence) for sentence in data["gpu"]["missing"] or ["nothing"]]
 
 
-def usability(engine: dict) -> str:
+def usability(engine: dict[str, Any]) -> str:
     """An engine's cell."""
     return "usable" if engine["usable"] else f"not usable: {engine['reason']}"

@@ -8,7 +8,7 @@ from thunder_gemm_ex.cli import _program
 from thunder_gemm_ex.cli._command import Result, command
 
 
-def arguments(parser) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     """The program, its own arguments, and where a page is written to."""
     parser.add_argument(
         "program", metavar="FILE[:FUNCTION]", help="a script that is run; with a function, that is called"
@@ -23,7 +23,7 @@ def arguments(parser) -> None:
     example="explain --html report.html train.py",
     arguments=arguments,
 )
-def explain(args) -> Result:
+def explain(args: argparse.Namespace) -> Result:
     """Exit status 0 when a function was compiled with the executor; it is in Thunder's defaults while the program runs."""
     import thunder_gemm_ex as gx
     from thunder_gemm_ex.report import watch

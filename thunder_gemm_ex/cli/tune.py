@@ -1,12 +1,14 @@
 """`tune`: time cuBLASLt's algorithms on the user's own program, and keep the best for later processes."""
 
+import argparse
+
 from thunder_gemm_ex.cli import _program
 from thunder_gemm_ex.cli._command import Result, command
 
 FUNCTION = "main"
 
 
-def arguments(parser) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     """The program, and how thorough."""
     parser.add_argument(
         "program", metavar="FILE[:FUNCTION]", help=f"is called without arguments; {FUNCTION} unless named"
@@ -17,7 +19,7 @@ def arguments(parser) -> None:
 
 
 @command("tune", "time algorithms on your program and keep the best", example="tune train.py:step", arguments=arguments)
-def tune(args) -> Result:
+def tune(args: argparse.Namespace) -> Result:
     """Exit status 0 when something was tuned."""
     from thunder_gemm_ex import tuning
 

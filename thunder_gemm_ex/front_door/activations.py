@@ -8,6 +8,7 @@ does, the derivative is ATen's own kernel. As in eager, ReLU's derivative reads 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import thunder.torch as ltorch
 import torch
@@ -48,11 +49,13 @@ def _gelu_kernel(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def keep_activations(executor: FusionExecutor) -> dict[str, Symbol]:
     """Register both activations with the executor. Returns, by the derivatives' ids, ATen's kernels as symbols."""
-    kernels = {}
+    kernels: dict[str, Symbol] = {}
     for name, stated, kernel in (("relu", relu_backward, _relu_kernel), ("gelu", gelu_backward, _gelu_kernel)):
         slope = Symbol(name=f"{name}_backward", meta=stated, id=SLOPES[name])
         executor.register_supported(slope)
-        kernels[slope.id] = executor.register_operator(f"{name}_backward_kernel", like=stated, fn=kernel)
+        # Thunder's annotation wants a symbol, its code takes what has a signature.
+        like: Any = stated
+        kernels[SLOPES[name]] = executor.register_operator(f"{name}_backward_kernel", like=like, fn=kernel)
         RULES[name] = slope
     executor.register_supported(ltorch.relu, _is_plain_relu, grad_transform=_relu_rule)
     executor.register_supported(ltorch.gelu, _is_float_gelu, grad_transform=_gelu_rule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import thunder.torch as ltorch
 import torch
@@ -26,11 +27,11 @@ def matmul(input: TensorProxy, other: TensorProxy) -> TensorProxy:
     return ltorch.reshape(rows, (*lead, other.shape[-1]))
 
 
-def _same(a: TensorProxy, **kwargs) -> TensorProxy:
+def _same(a: TensorProxy, **kwargs: object) -> TensorProxy:
     return a
 
 
-def _permute(a: TensorProxy, dims) -> TensorProxy:
+def _permute(a: TensorProxy, dims: Sequence[int]) -> TensorProxy:
     return ltorch.permute(a, tuple(dims))
 
 
@@ -38,11 +39,11 @@ def _transpose(a: TensorProxy, dim0: int, dim1: int) -> TensorProxy:
     return ltorch.transpose(a, dim0, dim1)
 
 
-def _reshape(a: TensorProxy, shape) -> TensorProxy:
+def _reshape(a: TensorProxy, shape: Sequence[int]) -> TensorProxy:
     return a if tuple(shape) == tuple(a.shape) else ltorch.reshape(a, tuple(shape))
 
 
-def _expand(a: TensorProxy, shape, **kwargs) -> TensorProxy:
+def _expand(a: TensorProxy, shape: Sequence[int], **kwargs: object) -> TensorProxy:
     return a if tuple(shape) == tuple(a.shape) else ltorch.expand(a, tuple(shape))
 
 
@@ -55,17 +56,19 @@ def _mul(a: TensorProxy, b: TensorProxy) -> TensorProxy:
     return ltorch.to(ltorch.mul(ltorch.to(a, torch.float32), ltorch.to(b, torch.float32)), a.dtype)
 
 
-def _squeeze(a: TensorProxy, dim=None) -> TensorProxy:
+def _squeeze(a: TensorProxy, dim: int | Sequence[int] | None = None) -> TensorProxy:
     return ltorch.squeeze(a) if dim is None else ltorch.squeeze(a, dim if isinstance(dim, int) else tuple(dim))
 
 
-def _sum(a: TensorProxy, dim=None, keepdim: bool = False, *, dtype=None) -> TensorProxy:
+def _sum(
+    a: TensorProxy, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorProxy:
     if dtype is not None:
         raise Unstated
     return ltorch.sum(a, None if dim is None else tuple(dim), keepdim)
 
 
-STEPS = {
+STEPS: dict[torch._ops.OpOverload, Callable[..., TensorProxy]] = {
     _aten.mm.default: ltorch.matmul,
     _aten.bmm.default: ltorch.matmul,
     _aten.mv.default: matmul,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import thunder
 import torch
@@ -39,18 +41,21 @@ def region(proxies: list[TensorProxy]) -> Region | None:
     for device in dict.fromkeys(x.device.devicetype.name.lower() for x in proxies):
         dtype = data.autocast_stack.get_dtype_for_device_if_enabled(device)
         if dtype is not None:
-            return Region(device, dtypes.to_torch_dtype(dtypes.to_dtype(dtype)))
+            wanted = dtypes.to_torch_dtype(dtypes.to_dtype(dtype))
+            assert wanted is not None
+            return Region(device, wanted)
     return None
 
 
-def _forget_left(stack) -> None:
+def _forget_left(stack: deque[Any]) -> None:
     """Drop regions that were around an earlier compilation: Thunder 0.2.6 enters those for good."""
     try:
         around = bool(thunder._get_cache_info().get("is_autocast_enabled"))
     except LookupError:
         # Not compiled by thunder.jit: ThunderFX tries an operation on a stack of its own.
         return
-    entered = [x.sym.id for x in get_tracectx().scopes[0]]
+    trace = get_tracectx()
+    entered = [] if trace is None else [x.sym.id for x in trace.scopes[0]]
     inside = entered.count(_ENTER) - entered.count(_EXIT)
     while len(stack) > inside + around:
         stack.popleft()

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import thunder.torch as ltorch
@@ -20,6 +20,14 @@ from thunder_gemm_ex.front_door.autocast import Region, in_eager, resting
 
 # Eager is asked with tensors of one repeated element, but may copy them before it looks: not beyond this many elements.
 _MAX_ELEMENTS = 1 << 24
+
+# Thunder's annotation names the kinds of leaves, which may be any here.
+_map: Callable[[Callable[[Any], Any], Any], Any] = tree_map
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+# What was called, its arguments and keywords, what it gave.
+Call = tuple[Any, Args, Kwargs, Any]
 
 
 class Unstated(Exception):
@@ -41,14 +49,14 @@ def static(proxies: list[TensorProxy]) -> bool:
     return all(type(s) is int for p in proxies for s in p._shape)
 
 
-def error(eager: Callable, args: tuple, kwargs: dict, where: Region | None = None) -> Exception | None:
+def error(eager: Callable[..., Any], args: Args, kwargs: Kwargs, where: Region | None = None) -> Exception | None:
     """What eager says to tensors of these shapes and dtypes in the region, None if it accepts them or cannot be asked."""
     proxies = tensors(args, kwargs)
     if not static(proxies) or any(math.prod(p._shape) > _MAX_ELEMENTS for p in proxies):
         return None
     try:
         with torch.no_grad(), in_eager("cpu", None if where is None else where.dtype):
-            eager(*tree_map(_repeated, args), **tree_map(_repeated, kwargs))
+            eager(*_map(_repeated, args), **_map(_repeated, kwargs))
     except Exception as error:
         return type(error)(*error.args)
     return None
@@ -63,9 +71,9 @@ def _repeated(value: Any) -> Any:
 class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[tuple] = []
+        self.calls: list[Call] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Args = (), kwargs: Kwargs | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
         # Tensors that pretend to be on a device are asked for it.
         if func is not torch.ops.prim.device.default:
@@ -78,16 +86,16 @@ class _Recording:
     """What eager did: the stand-ins of the proxies in the order of the arguments, its calls, its result."""
 
     stand_ins: list[tuple[torch.Tensor, TensorProxy]]
-    calls: list[tuple]
+    calls: list[Call]
     result: Any
 
 
-def _record(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> _Recording:
+def _record(eager: Callable[..., Any], args: Args, kwargs: Kwargs, where: Region | None) -> _Recording:
     """Call `eager` on contiguous tensors without data of the proxies' shapes. Unstated if it refuses them.
 
     In a region they pretend to be on its device, so that eager casts them as it would there.
     """
-    stand_ins = []
+    stand_ins: list[tuple[torch.Tensor, TensorProxy]] = []
 
     def stand_in(value: Any) -> Any:
         if not isinstance(value, TensorProxy):
@@ -100,7 +108,7 @@ def _record(eager: Callable, args: tuple, kwargs: dict, where: Region | None) ->
     recorder = _Recorder()
     try:
         with torch.no_grad(), _pretending(where):
-            inputs = tree_map(stand_in, (args, kwargs))
+            inputs = _map(stand_in, (args, kwargs))
             with recorder:
                 result = eager(*inputs[0], **inputs[1])
     except Exception:
@@ -109,7 +117,7 @@ def _record(eager: Callable, args: tuple, kwargs: dict, where: Region | None) ->
 
 
 @contextlib.contextmanager
-def _pretending(where: Region | None):
+def _pretending(where: Region | None) -> Iterator[None]:
     if where is None:
         yield
         return
@@ -118,7 +126,7 @@ def _pretending(where: Region | None):
 
 
 @functools.cache
-def _fake_mode(device: str) -> type:
+def _fake_mode(device: str) -> type[TorchDispatchMode]:
     """What makes tensors of the device without data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -133,7 +141,7 @@ def _fake_mode(device: str) -> type:
     return WithoutDeviceGuard
 
 
-def cast(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> tuple[tuple, dict]:
+def cast(eager: Callable[..., Any], args: Args, kwargs: Kwargs, where: Region | None) -> tuple[Args, Kwargs]:
     """The arguments with those tensors cast that eager casts in the region before it does anything else with them."""
     if where is None:
         return args, kwargs
@@ -141,7 +149,7 @@ def cast(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> tu
         recording = _record(eager, args, kwargs, where)
     except Unstated:
         return args, kwargs
-    uses = {}
+    uses: dict[int, tuple[Any, Kwargs]] = {}
     for func, call_args, call_kwargs, _ in recording.calls:
         for value in tree_flatten((call_args, call_kwargs))[0]:
             uses.setdefault(id(value), (func, call_kwargs))
@@ -150,10 +158,11 @@ def cast(eager: Callable, args: tuple, kwargs: dict, where: Region | None) -> tu
     def as_eager(value: Any) -> Any:
         if not isinstance(value, TensorProxy):
             return value
-        func, how = uses.get(id(next(proxies)[0]), (None, None))
+        func, how = uses.get(id(next(proxies)[0]), (None, {}))
         return to_copy(value, **how) if func is torch.ops.aten._to_copy.default else value
 
-    return tree_map(as_eager, (args, kwargs))
+    cast_args, cast_kwargs = _map(as_eager, (args, kwargs))
+    return cast_args, cast_kwargs
 
 
 def to_copy(a: TensorProxy, *, dtype: torch.dtype | None = None, **others: Any) -> TensorProxy:
@@ -163,7 +172,13 @@ def to_copy(a: TensorProxy, *, dtype: torch.dtype | None = None, **others: Any) 
     return ltorch.to(a, dtype)
 
 
-def replay(eager: Callable, args: tuple, kwargs: dict, table: dict, where: Region | None = None) -> Any:
+def replay(
+    eager: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    table: Mapping[Any, Callable[..., Any]],
+    where: Region | None = None,
+) -> Any:
     """Carry out on proxies the operations that `eager` performs on contiguous tensors of their shapes, in the region.
 
     `table` says for each ATen operation what does it on proxies. Unstated if one is missing there, or eager refuses.
@@ -185,8 +200,8 @@ def replay(eager: Callable, args: tuple, kwargs: dict, table: dict, where: Regio
         for func, call_args, call_kwargs, out in recording.calls:
             if func not in table or not isinstance(out, torch.Tensor):
                 raise Unstated
-            made = table[func](*tree_map(proxy, call_args), **tree_map(proxy, call_kwargs))
+            made = table[func](*_map(proxy, call_args), **_map(proxy, call_kwargs))
             if (tuple(made.shape), to_torch_dtype(made.dtype)) != (tuple(out.shape), out.dtype):
                 raise Unstated
             known[id(out)] = made
-    return tree_map(proxy, recording.result)
+    return _map(proxy, recording.result)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import thunder.torch as ltorch
@@ -18,25 +17,25 @@ from thunder.torch.langctx import _method_name_to_fn_map, register_method, regis
 from thunder_gemm_ex.front_door import autocast, statements
 from thunder_gemm_ex.front_door import eager as asking
 from thunder_gemm_ex.front_door.aten import STEPS, matmul
-from thunder_gemm_ex.front_door.places import placed
+from thunder_gemm_ex.front_door.places import Function, placed
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """One operation: eager's function, how it is stated (None: by replaying eager), other functions that mean it."""
 
-    eager: Callable
-    state: Callable | None = None
-    also: tuple[Callable, ...] = ()
+    eager: Function
+    state: Function | None = None
+    also: tuple[Function, ...] = ()
 
     @property
     def name(self) -> str:
         """The operation's name, such as "addmm"."""
         return self.eager.__name__.removeprefix("linalg_")
 
-    def functions(self) -> list[Callable]:
+    def functions(self) -> list[Function]:
         """What a traced program may call: torch's function, the method, and Thunder's symbols for them."""
-        found = [self.eager, *self.also]
+        found: list[Function | None] = [self.eager, *self.also]
         method = getattr(torch.Tensor, self.name, None)
         if method is not None and self.eager is getattr(torch, self.name, None):
             found.append(method)
@@ -44,12 +43,12 @@ class Entry:
         found += [_torch_to_thunder_function_map[f] for f in list(found) if f in _torch_to_thunder_function_map]
         return [f for f in dict.fromkeys(found) if f is not None]
 
-    def symbol(self) -> Callable | None:
+    def symbol(self) -> Function | None:
         """What Thunder itself records."""
         return next((s for s in map(_torch_to_thunder_function_map.get, (self.eager, *self.also)) if s), None)
 
 
-def _like(view: Callable) -> Callable:
+def _like(view: Function) -> Function:
     """view_as, reshape_as: only the other tensor's shape counts."""
     return lambda a, other: view(a, tuple(other.shape))
 
@@ -88,7 +87,7 @@ ENTRIES = [
 
 
 # What is recorded for each function that a program may call.
-entered: dict[Callable, Callable] = {}
+entered: dict[Function, Function] = {}
 
 
 def open_front_door(executor: Executor) -> None:
@@ -102,11 +101,11 @@ def open_front_door(executor: Executor) -> None:
     _add_missing_views()
 
 
-def _guarded(entry: Entry) -> Callable:
+def _guarded(entry: Entry) -> Function:
     symbol = entry.symbol()
 
     @functools.wraps(entry.eager)
-    def enter(*args, **kwargs):
+    def enter(*args: Any, **kwargs: Any) -> Any:
         if symbol is not None and asking.of_another_kind(args, kwargs):
             return symbol(*args, **kwargs)
         where = autocast.region(asking.tensors(args, kwargs))
@@ -121,15 +120,15 @@ def _guarded(entry: Entry) -> Callable:
                 pass
             except Exception as error:
                 raise said() or error from None
-            error = said()
-            if error is not None or symbol is None:
-                raise error or NotImplementedError(f"{entry.name} has no meaning in a trace")
+            refusal = said()
+            if refusal is not None or symbol is None:
+                raise refusal or NotImplementedError(f"{entry.name} has no meaning in a trace")
             return symbol(*args, **kwargs)
 
     return enter
 
 
-def _state(entry: Entry, args: tuple, kwargs: dict, where: autocast.Region | None) -> Any:
+def _state(entry: Entry, args: asking.Args, kwargs: asking.Kwargs, where: autocast.Region | None) -> Any:
     if entry.state is None:
         return asking.replay(entry.eager, args, kwargs, STEPS, where)
     try:
@@ -149,4 +148,6 @@ def _add_missing_views() -> None:
 
 
 def _adjoint(a: TensorProxy) -> TensorProxy:
-    return ltorch.adjoint(a) if dtypes.is_complex_dtype(a.dtype) else ltorch.transpose(a, -2, -1)
+    # Thunder gives its torch module functions like this one when it is imported.
+    complex_ = dtypes.is_complex_dtype(a.dtype)
+    return ltorch.adjoint(a) if complex_ else ltorch.transpose(a, -2, -1)  # type: ignore[attr-defined]

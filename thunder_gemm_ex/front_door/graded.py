@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from thunder.core.compile_data import get_compile_data
 from thunder.core.proxies import TensorProxy
+from thunder.core.symbol import BoundSymbol
 from thunder.core.trace import get_tracectx
 
 
@@ -20,8 +24,9 @@ def graded(*values: object) -> bool:
     wanted = {value.name for value in values if isinstance(value, TensorProxy)}
     if any(isinstance(value, TensorProxy) and value.requires_grad for value in values):
         return True
-    for scope in reversed(get_tracectx().scopes):
-        for bsym in reversed(scope):
+    trace = get_tracectx()
+    for scope in reversed(trace.scopes if trace is not None else ()):
+        for bsym in reversed(cast(Sequence[BoundSymbol], scope)):
             if wanted.isdisjoint(out.name for out in bsym.flat_proxy_outs):
                 continue
             for arg in bsym.flat_proxy_args:

@@ -13,14 +13,17 @@ from thunder.core.interpreter import get_interpreterruntimectx
 from thunder.core.jit_ext import get_jit_ctx, recursively_proxy
 from thunder.core.pytree import tree_flatten
 
-_LIBRARIES = tuple(os.path.dirname(package.__file__) + os.sep for package in (torch, thunder))
+# What a program calls, or what is recorded for it.
+Function = Callable[..., Any]
+
+_LIBRARIES = tuple(os.path.dirname(str(package.__file__)) + os.sep for package in (torch, thunder))
 
 
-def placed(enter: Callable) -> Callable:
+def placed(enter: Function) -> Function:
     """`enter`, recorded at the innermost line outside of torch and Thunder: a model's, not that of torch.nn.Linear."""
 
     @functools.wraps(enter)
-    def wrapper(*args, **kwargs):
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         get_jit_ctx()._computation_trace.set_current_source_location(*_users_place())
         return enter(*map(_proxied, args), **{name: _proxied(value) for name, value in kwargs.items()})
 
@@ -45,7 +48,7 @@ def _proxied(value: Any) -> Any:
     return wrapper.value
 
 
-def _users_place() -> tuple:
+def _users_place() -> tuple[Any, ...]:
     frames = get_interpreterruntimectx().frame_stack
     for frame in reversed(frames):
         file = frame.code.co_filename

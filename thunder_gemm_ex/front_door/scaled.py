@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from thunder.core import dtypes
 from thunder.core.prims import OpTags
@@ -12,22 +10,29 @@ from thunder.core.symbol import Symbol
 from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.front_door import eager as asking
-from thunder_gemm_ex.front_door.places import placed
+from thunder_gemm_ex.front_door.places import Function, placed
 from thunder_gemm_ex.graph import SCALED_MM
 
 
-def open_scaled(executor: FusionExecutor) -> dict[Callable, Callable]:
+def open_scaled(executor: FusionExecutor) -> dict[Function, Function]:
     """Let programs compiled with `executor` call torch._scaled_mm; what it is recorded as, for ThunderFX's splitter."""
-    symbol = executor.register_operator(SCALED_MM, meta=_meta, fn=_eager, tags=(OpTags.MATMUL_OP,))
+    symbol = executor.register_operator(SCALED_MM, meta=_meta, fn=_eager, tags=[OpTags.MATMUL_OP])
     enter = _entry(symbol)
     executor._lookasides[torch._scaled_mm] = placed(enter)
     return {torch._scaled_mm: enter}
 
 
-def _entry(symbol: Symbol) -> Callable:
+def _entry(symbol: Symbol) -> Function:
     # Named and ordered as the schema of aten::_scaled_mm has them.
     def _scaled_mm(
-        input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False
+        input: TensorProxy,
+        mat2: TensorProxy,
+        scale_a: TensorProxy,
+        scale_b: TensorProxy,
+        bias: TensorProxy | None = None,
+        scale_result: object = None,
+        out_dtype: torch.dtype | None = None,
+        use_fast_accum: bool = False,
     ) -> TensorProxy:
         if scale_result is not None:
             raise ValueError("scale_result is a tensor, and inside a compiled program it must be None")
@@ -47,11 +52,27 @@ def _entry(symbol: Symbol) -> Callable:
     return _scaled_mm
 
 
-def _meta(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False) -> TensorProxy:
+def _meta(
+    a: TensorProxy,
+    b: TensorProxy,
+    scale_a: TensorProxy,
+    scale_b: TensorProxy,
+    bias: TensorProxy | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> TensorProxy:
     return TensorProxy(
         like=a, shape=(a.shape[0], b.shape[1]), dtype=a.dtype if out_dtype is None else dtypes.to_dtype(out_dtype)
     )
 
 
-def _eager(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False) -> torch.Tensor:
+def _eager(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> torch.Tensor:
     return torch._scaled_mm(a, b, scale_a, scale_b, bias=bias, out_dtype=out_dtype, use_fast_accum=use_fast_accum)

@@ -9,11 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from thunder_gemm_ex.front_door.entries import entered
+
+# Whether Thunder takes a node, and if not, why.
+Supported = Callable[[torch.fx.Node, dict[str, Any]], tuple[bool, Any]]
 
 
 def teach_splitter(executor_name: str) -> bool:
@@ -26,19 +30,22 @@ def teach_splitter(executor_name: str) -> bool:
     if original is None or list(inspect.signature(original).parameters) != ["node", "thunder_options"]:
         return False
     found = functools.wraps(original)(_asking(original, executor_name))
-    for module in (utils, splitter):
+    modules: tuple[Any, ...] = (utils, splitter)
+    for module in modules:
         if getattr(module, "is_node_supported_by_thunder", None) is original:
             module.is_node_supported_by_thunder = found
     return True
 
 
-def _asking(original: Callable, executor_name: str) -> Callable:
-    def supported(node: torch.fx.Node, thunder_options: dict):
-        target = getattr(torch.Tensor, node.target, None) if node.op == "call_method" else node.target
+def _asking(original: Supported, executor_name: str) -> Supported:
+    def supported(node: torch.fx.Node, thunder_options: dict[str, Any]) -> tuple[bool, Any]:
+        target: Any = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
         if target in entered and _in_use(thunder_options, executor_name) and not _reads_another_kind(node):
             from thunder.dynamo.utils import try_execute_thunder_symbol
 
-            return try_execute_thunder_symbol(entered[target], node, thunder_options)
+            # Its annotation wants a symbol; what it does with that is call it.
+            recorded: Any = entered[target]
+            return try_execute_thunder_symbol(recorded, node, thunder_options)
         return original(node, thunder_options)
 
     return supported
@@ -49,7 +56,7 @@ def _reads_another_kind(node: torch.fx.Node) -> bool:
     return any(is_traceable_wrapper_subclass(x.meta.get("example_value")) for x in node.all_input_nodes)
 
 
-def _in_use(thunder_options: dict, executor_name: str) -> bool:
+def _in_use(thunder_options: dict[str, Any], executor_name: str) -> bool:
     import thunder
 
     executors = thunder_options.get("executors")

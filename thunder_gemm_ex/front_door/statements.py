@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Number
+from collections.abc import Callable, Sequence
 
 import thunder.torch as ltorch
 from thunder.core import dtypes
@@ -20,7 +20,7 @@ def need(condition: bool) -> None:
         raise Unstated
 
 
-def linear(input, weight, bias=None) -> TensorProxy:
+def linear(input: TensorProxy, weight: TensorProxy, bias: TensorProxy | None = None) -> TensorProxy:
     """input @ weight.T + bias; eager also takes a weight that is a vector, which Thunder does not."""
     if isinstance(weight, TensorProxy) and weight.ndim == 1:
         need(bias is None and input.ndim > 0)
@@ -58,17 +58,21 @@ def outer(input: TensorProxy, vec2: TensorProxy) -> TensorProxy:
     return ltorch.mul(ltorch.unsqueeze(input, 1), ltorch.unsqueeze(vec2, 0))
 
 
-def addmm(input, mat1, mat2, *, beta=1, alpha=1) -> TensorProxy:
+def addmm(
+    input: TensorProxy, mat1: TensorProxy, mat2: TensorProxy, *, beta: float = 1, alpha: float = 1
+) -> TensorProxy:
     """beta * input + alpha * mat1 @ mat2"""
     return _with_terms(lambda: mm(mat1, mat2), mat1.shape[-1], input, beta, alpha)
 
 
-def addmv(input, mat, vec, *, beta=1, alpha=1) -> TensorProxy:
+def addmv(input: TensorProxy, mat: TensorProxy, vec: TensorProxy, *, beta: float = 1, alpha: float = 1) -> TensorProxy:
     """beta * input + alpha * mat @ vec"""
     return _with_terms(lambda: mv(mat, vec), mat.shape[-1], input, beta, alpha)
 
 
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
+def baddbmm(
+    input: TensorProxy, batch1: TensorProxy, batch2: TensorProxy, *, beta: float = 1, alpha: float = 1
+) -> TensorProxy:
     """beta * input + alpha * batch1 @ batch2; of integers eager's baddbmm, and it alone, cuts the factors to integers."""
     need(not _complex(batch1))
     if not dtypes.is_float_dtype(batch1.dtype) and all(
@@ -82,14 +86,18 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
     return _with_terms(lambda: bmm(batch1, batch2), batch1.shape[-1], input, beta, alpha, any_alpha=scales)
 
 
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1) -> TensorProxy:
+def addbmm(
+    input: TensorProxy, batch1: TensorProxy, batch2: TensorProxy, *, beta: float = 1, alpha: float = 1
+) -> TensorProxy:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2"""
     need(not _complex(batch1) and dtypes.is_float_dtype(batch1.dtype))
     terms = batch1.shape[0] * batch1.shape[-1]
     return _with_terms(lambda: ltorch.sum(bmm(batch1, batch2), 0), terms, input, beta, alpha)
 
 
-def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
+def bilinear(
+    input1: TensorProxy, input2: TensorProxy, weight: TensorProxy, bias: TensorProxy | None = None
+) -> TensorProxy:
     """out[..., o] = sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j], plus bias[o]."""
     need(weight.ndim == 3 and input1.ndim == input2.ndim >= 1 and input1.shape[:-1] == input2.shape[:-1])
     need(input1.shape[-1] == weight.shape[1] and input2.shape[-1] == weight.shape[2] and not _complex(weight))
@@ -109,7 +117,14 @@ def bilinear(input1, input2, weight, bias=None) -> TensorProxy:
     return out if bias is None else ltorch.add(out, bias)
 
 
-def _with_terms(multiply, summed: int, input, beta: Number, alpha: Number, any_alpha: bool = False) -> TensorProxy:
+def _with_terms(
+    multiply: Callable[[], TensorProxy],
+    summed: int,
+    input: TensorProxy,
+    beta: float,
+    alpha: float,
+    any_alpha: bool = False,
+) -> TensorProxy:
     """beta * input + alpha * the product, of `summed` terms each. What is scaled by 0 or sums nothing is ignored."""
     for value in (beta, alpha):
         need(isinstance(value, (int, float)) and not isinstance(value, (bool, NumberProxy)))
@@ -137,7 +152,7 @@ def _nothing_of(x: TensorProxy) -> TensorProxy:
     return ltorch.where(never, x, 0.0 if dtypes.is_float_dtype(x.dtype) else 0)
 
 
-def _broadcasts(shape, to) -> bool:
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return all(x in (1, y) for x, y in zip(reversed(shape), reversed(to)))
 
 

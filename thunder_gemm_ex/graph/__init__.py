@@ -1,8 +1,8 @@
 """A trace as a def-use graph: what makes a tensor, what uses it, and what kind of operation stands beside a matmul."""
 
-from thunder_gemm_ex.graph.graph import Graph, is_backward
+from thunder_gemm_ex.graph.graph import Graph
 from thunder_gemm_ex.graph.kinds import SLOPES, Activation, Add, Cast, Scale, Slope, Sum, View, is_tanh_gelu, read
-from thunder_gemm_ex.graph.matmul import SCALED_MM, Matmul, Scales
+from thunder_gemm_ex.graph.matmul import SCALED_MM, Matmul, Scales, is_backward
 from thunder_gemm_ex.graph.views import shapes, view_steps
 
 __all__ = [

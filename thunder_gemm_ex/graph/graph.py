@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import cast
 
 from thunder.core import dtypes
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.pytree import tree_flatten
-from thunder.core.symbol import BoundSymbol, BoundSymbolTag
+from thunder.core.symbol import BoundSymbol
 from thunder.core.trace import TraceCtx, tracectx
 from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph.kinds import Add, Cast, Kind, Sum, View, read
-from thunder_gemm_ex.graph.matmul import Matmul
+from thunder_gemm_ex.graph.matmul import Matmul, is_backward
 from thunder_gemm_ex.graph.writes import find_writes
 from thunder_gemm_ex.spec.contraction import Dims
 
@@ -31,11 +32,13 @@ class Graph:
         """`fusers`: the executors that get the trace afterwards."""
         self.trace = trace
         self.fusers = tuple(fusers)
-        self.bsyms: list[BoundSymbol | None] = list(trace.bound_symbols)
+        # As they came; Thunder annotates the list with a base of what is in it.
+        self.original = cast(Sequence[BoundSymbol], tuple(trace.bound_symbols))
+        self.bsyms: list[BoundSymbol | None] = list(self.original)
         self.matmuls: dict[int, Matmul] = {}
         self.makers: dict[str, int] = {}
         self.users: dict[str, list[int]] = defaultdict(list)
-        self.mutated, self.mutations = find_writes(trace.bound_symbols)
+        self.mutated, self.mutations = find_writes(self.original)
         self.returned: set[str] = set()
         # Positions of views that are to be torch's own, whatever a fuser would make of them.
         self.views_of_torch: set[int] = set()
@@ -44,7 +47,7 @@ class Graph:
         # Positions of `gemm` that somebody wrote and no engine computes with the numerics asked for.
         self.unpromised: set[int] = set()
         self._kinds: dict[int, Kind | None] = {}
-        for position, bsym in enumerate(self.bsyms):
+        for position, bsym in enumerate(self.original):
             self._index(position, bsym)
 
     def _index(self, position: int, bsym: BoundSymbol) -> None:
@@ -55,6 +58,12 @@ class Graph:
             self.makers.setdefault(proxy.name, position)
         if bsym.sym.id is PrimIDs.RETURN:
             self.returned.update(_forward_outputs(bsym))
+
+    def bsym_at(self, position: int) -> BoundSymbol:
+        """The operation at `position`, where one is known to be left."""
+        bsym = self.bsyms[position]
+        assert bsym is not None, f"nothing is left at {position}"
+        return bsym
 
     def kind_at(self, position: int) -> Kind | None:
         """The operation at `position` as one that a matmul can take in, if it is and nothing of it is written to."""
@@ -99,7 +108,7 @@ class Graph:
         users = self.live_users(name)
         if len(users) != 1 or name in self.returned or name in self.mutated or users[0] in self.matmuls:
             return None
-        bsym = self.bsyms[users[0]]
+        bsym = self.bsym_at(users[0])
         if is_backward(bsym) != matmul.backward:
             return None
         kind = read(users[0], bsym, matmul.out)
@@ -122,7 +131,7 @@ class Graph:
         """
         if not self.fused(position):
             return False
-        bsym = self.bsyms[position]
+        bsym = self.bsym_at(position)
         above = [self.makers[p.name] for p in bsym.flat_proxy_args if p.name in self.makers]
         below = [u for p in bsym.flat_proxy_outs for u in self.live_users(p.name)]
         return any(p not in along and self._joins(p, is_backward(bsym)) for p in (*above, *below))
@@ -180,9 +189,9 @@ class Graph:
 
     def cast_at(self, cast: Cast, source: TensorProxy) -> TensorProxy:
         """`source` in the dtype of `cast`, from where `cast` stands; one cast serves all that read it later."""
-        backward = is_backward(self.trace.bound_symbols[cast.position])
+        backward = is_backward(self.original[cast.position])
         for made in self.casts:
-            same_part = is_backward(self.trace.bound_symbols[made.position]) == backward
+            same_part = is_backward(self.original[made.position]) == backward
             same = made.source.name == source.name and made.out.dtype == cast.out.dtype
             if same and same_part and made.position <= cast.position:
                 return made.out
@@ -209,11 +218,6 @@ class Graph:
         """Note that `matmul` reads `source`."""
         if matmul.position not in self.users[source.name]:
             self.users[source.name].append(matmul.position)
-
-
-def is_backward(bsym: BoundSymbol) -> bool:
-    """Whether a bound symbol of a joint trace belongs to the backward."""
-    return BoundSymbolTag.BACKWARD in bsym.tags
 
 
 def _forward_outputs(bsym: BoundSymbol) -> set[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from numbers import Number
 
 from thunder.core import dtypes
 from thunder.core.devices import DeviceType
@@ -105,21 +104,25 @@ def read(position: int, bsym: BoundSymbol, source: TensorProxy | None = None) ->
     if any(type(p) is not TensorProxy or not static(p) for p in args.values()):
         return None
     sources = args.values() if source is None else [args[source.name]] if source.name in args else []
-    return next(filter(None, (_read(position, bsym, x, outs[0], alone=len(args) == 1) for x in sources)), None)
+    found = (_read(position, bsym, x, outs[0], alone=len(args) == 1) for x in sources)
+    return next((kind for kind in found if kind is not None), None)
 
 
 def _read(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProxy, *, alone: bool) -> Kind | None:
     if source.name == out.name:
         return None
-    found = _view(position, bsym, source, out) or _one_operand(position, bsym, source, out) if alone else None
-    return found or _activation(position, bsym, source, out) or _pointwise(position, bsym, source, out)
+    readers = (*((_view, _one_operand) if alone else ()), _activation, _pointwise)
+    found = (reader(position, bsym, source, out) for reader in readers)
+    return next((kind for kind in found if kind is not None), None)
 
 
 def _view(position: int, bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> View | None:
     if out.dtype != source.dtype or out.device != source.device:
         return None
     how = copying(bsym)
-    steps = None if how is None else view_steps(bsym, source, out)
+    if how is None:
+        return None
+    steps = view_steps(bsym, source, out)
     return None if steps is None else View(position, source, out, steps, how)
 
 
@@ -217,7 +220,7 @@ def _scale(position: int, source: TensorProxy, out: TensorProxy, factor: object,
             factor.device.devicetype is DeviceType.CPU and not shape_of(factor) and dtypes.is_float_dtype(factor.dtype)
         )
         return Scale(position, source, out, factor) if host and power == 1 else None
-    if not isinstance(factor, Number) or not _plain_number(factor):
+    if not isinstance(factor, (int, float)) or not _plain_number(factor):
         return None
     # 0 and what is not finite would make NaN of finite products, where a GEMM skips the product.
     if factor == 0 or not math.isfinite(factor):

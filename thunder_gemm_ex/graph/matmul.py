@@ -15,6 +15,11 @@ from thunder_gemm_ex.spec import Contraction
 SCALED_MM = "_scaled_mm"
 
 
+def is_backward(bsym: BoundSymbol) -> bool:
+    """Whether a bound symbol of a joint trace belongs to the backward."""
+    return BoundSymbolTag.BACKWARD in bsym.tags  # type: ignore[attr-defined]  # Thunder registers it when imported
+
+
 @dataclasses.dataclass(eq=False)
 class Scales:
     """The scales of fp8 operands, one number or one a row and column, and what torch._scaled_mm says besides."""
@@ -59,7 +64,7 @@ class Matmul:
     @property
     def backward(self) -> bool:
         """Whether it belongs to the backward part of a joint trace."""
-        return BoundSymbolTag.BACKWARD in self.bsym.tags
+        return is_backward(self.bsym)
 
     @property
     def scaled(self) -> bool:

@@ -26,7 +26,8 @@ def view_steps(bsym: BoundSymbol, source: TensorProxy, out: TensorProxy) -> Step
         return read(bsym, source, out)
     if not bsym.subsymbols or not all(len(s.flat_proxy_outs) == 1 for s in bsym.subsymbols):
         return None
-    steps, current = [], source
+    steps: list[Step] = []
+    current = source
     for inner in bsym.subsymbols:
         if [p.name for p in inner.flat_proxy_args] != [current.name]:
             return None

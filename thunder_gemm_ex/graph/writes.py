@@ -41,5 +41,5 @@ def _shared(bsyms: Sequence[BoundSymbol]) -> Iterator[set[str]]:
                 yield {kind.source.name, kind.out.name}
 
 
-def _is(bsym: BoundSymbol, ids: set) -> bool:
+def _is(bsym: BoundSymbol, ids: set[object]) -> bool:
     return bsym.sym.id in ids or any(s.sym.id in ids for s in bsym.subsymbols)

@@ -14,12 +14,14 @@ class DenseToH(torch.nn.Module):
         return (torch.matmul(x, weight.t()),)
 
 
-def program(device="cpu", dtype=torch.bfloat16) -> torch.nn.Module:
+def program(device: str = "cpu", dtype: torch.dtype = torch.bfloat16) -> torch.nn.Module:
     """The module; it owns no parameters, so device and dtype are those of its inputs."""
     return DenseToH()
 
 
-def inputs(device="cpu", dtype=torch.bfloat16, *, scale=1, requires_grad=False):
+def inputs(
+    device: str = "cpu", dtype: torch.dtype = torch.bfloat16, *, scale: int = 1, requires_grad: bool = False
+) -> tuple[torch.Tensor, ...]:
     """(x[384, 2, 13824 / scale], weight[5120 / scale, 13824 / scale]); outputs have unit variance."""
     k, n = 13824 // scale, 5120 // scale
     x = torch.randn(384, 2, k, device=device, dtype=dtype) / k**0.5

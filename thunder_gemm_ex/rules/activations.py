@@ -14,13 +14,14 @@ from thunder.core import dtypes
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Activation, Graph, Matmul, Slope, is_backward
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.spec import atoms_of
 
 # What cuBLASLt has epilogues for; double has none.
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 
 
-def take_activations(graph: Graph, served: Callable[[TensorProxy], bool], fuel) -> None:
+def take_activations(graph: Graph, served: Callable[[TensorProxy], bool], fuel: Fuel) -> None:
     """Let matmuls apply the activations below them. `served`: whether a tensor's device has an engine with epilogues."""
     for matmul in list(graph.matmuls.values()):
         found = _activation(graph, matmul)
@@ -49,7 +50,7 @@ def unfit(matmul: Matmul, served: Callable[[TensorProxy], bool]) -> str:
 def _bias_fits(matmul: Matmul) -> bool:
     """Whether the bias is as large as the result (then it is C), or along the side that is innermost in the result."""
     spec = matmul.spec
-    mine, all_of_it = set(atoms_of(spec.bias)), set(atoms_of(spec.out))
+    mine, all_of_it = set(atoms_of(spec.bias or ())), set(atoms_of(spec.out))
     inner = all_of_it and atoms_of(spec.out)[-1]
     return mine == all_of_it or (matmul.beta == 1 and inner in mine and mine in (set(spec.m), set(spec.n)))
 
@@ -64,7 +65,7 @@ def _activation(graph: Graph, matmul: Matmul) -> Activation | None:
     slopes = [x for x in kinds if isinstance(x, Slope) and x.name == "gelu" and x.read.name == name]
     if len(found) != 1 or len(found) + len(slopes) < len(kinds):
         return None
-    return found[0] if is_backward(graph.bsyms[found[0].position]) == matmul.backward else None
+    return found[0] if is_backward(graph.bsym_at(found[0].position)) == matmul.backward else None
 
 
 def _in_region(graph: Graph, found: Activation) -> str:

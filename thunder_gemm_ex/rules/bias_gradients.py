@@ -13,15 +13,16 @@ from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Graph, Matmul, Sum, View, is_backward
 from thunder_gemm_ex.rules.activations import unfit
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.spec import atoms_of, fold_result
 from thunder_gemm_ex.spec.contraction import Dims
 
 
-def take_bias_gradients(graph: Graph, served: Callable[[TensorProxy], bool], fuel) -> None:
+def take_bias_gradients(graph: Graph, served: Callable[[TensorProxy], bool], fuel: Fuel) -> None:
     """Let backward matmuls bring sums of their operands over what they sum themselves."""
     for position in range(len(graph.bsyms)):
         kind = graph.kind_at(position)
-        if not isinstance(kind, Sum) or not is_backward(graph.bsyms[position]):
+        if not isinstance(kind, Sum) or not is_backward(graph.bsym_at(position)):
             continue
         matmul, tensor, dims = next(_summing(graph, kind), (None, "", ()))
         if matmul is None:

@@ -14,13 +14,14 @@ from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Graph, Matmul, Slope, Sum, is_backward
 from thunder_gemm_ex.rules.activations import unfit
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.layout import layout_of, packed
 from thunder_gemm_ex.spec import atoms_of, mask_shape
 
 _AUX_ROW = 8  # rows of values that a derivative reads are a multiple of this (cublasLt.h)
 
 
-def take_derivatives(graph: Graph, served: Callable[[TensorProxy], bool], fuel) -> None:
+def take_derivatives(graph: Graph, served: Callable[[TensorProxy], bool], fuel: Fuel) -> None:
     """Let matmuls multiply their result by the derivative of an activation, and sum it for a bias."""
     for matmul in list(graph.matmuls.values()):
         if matmul.epilogue or matmul.decision != "claimed":
@@ -63,7 +64,7 @@ def _bias_gradient(graph: Graph, matmul: Matmul, slope: Slope) -> Sum | None:
         return None
     for position in graph.live_users(slope.out.name):
         kind = graph.kind_at(position)
-        if not isinstance(kind, Sum) or is_backward(graph.bsyms[position]) != matmul.backward:
+        if not isinstance(kind, Sum) or is_backward(graph.bsym_at(position)) != matmul.backward:
             continue
         kept = {x for d, dim in enumerate(spec.out) if d not in kind.dims for x in dim}
         if atoms_of(spec.out)[-1] in kept and kept in (set(spec.m), set(spec.n)):

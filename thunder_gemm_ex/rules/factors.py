@@ -5,10 +5,11 @@ from __future__ import annotations
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Graph, Matmul, Scale
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.spec import atoms_of
 
 
-def take_operand_factors(graph: Graph, fuel) -> bool:
+def take_operand_factors(graph: Graph, fuel: Fuel) -> bool:
     """Let matmuls read what is scaled above them, unscaled; whether any did."""
     found = False
     for matmul in list(graph.matmuls.values()):
@@ -19,7 +20,7 @@ def take_operand_factors(graph: Graph, fuel) -> bool:
     return found
 
 
-def _take(graph: Graph, scale: Scale, fuel) -> bool:
+def _take(graph: Graph, scale: Scale, fuel: Fuel) -> bool:
     if scale.out.name in graph.returned:
         return False
     users = graph.live_users(scale.out.name)
@@ -40,5 +41,6 @@ def _can_scale(matmul: Matmul, scale: Scale) -> bool:
     if isinstance(matmul.alpha, TensorProxy):
         return False
     # The C of a GEMM has a factor, beta; a smaller bias has none, and it is a small tensor to scale.
-    full = matmul.bias is None or set(atoms_of(matmul.spec.bias)) == set(atoms_of(matmul.spec.out))
-    return full or matmul.bias.name != scale.out.name
+    if matmul.bias is None or matmul.bias.name != scale.out.name:
+        return True
+    return set(atoms_of(matmul.spec.bias or ())) == set(atoms_of(matmul.spec.out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from thunder.core import dtypes
 from thunder.core.compile_data import using_symbolic_values
@@ -60,7 +61,7 @@ class Declined:
 def find_matmuls(graph: Graph) -> list[Declined]:
     """Fill `graph.matmuls`; returns the matmuls that no rule may touch."""
     declined = []
-    for position, bsym in enumerate(graph.bsyms):
+    for position, bsym in enumerate(graph.original):
         op = _OPS.get(bsym.sym.id)
         if op is None:
             if bsym.sym.name in _UNSTATED:
@@ -83,7 +84,7 @@ def find_matmuls(graph: Graph) -> list[Declined]:
     return declined
 
 
-def _tensors(bsym: BoundSymbol) -> list:
+def _tensors(bsym: BoundSymbol) -> list[Any]:
     """a, b and, where there may be one, the bias or None, however the call spells them."""
     names = () if _OPS[bsym.sym.id] in ("matmul", "bmm") else ("bias",)
     spellings = ("a", "w", "other", "mat2", "weight", *names)
@@ -109,6 +110,7 @@ def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul | None:
     a, b, *rest = _tensors(bsym)
     bias = rest[0] if rest else None
     sizes = shapes([a, b] if bias is None else [a, b, bias])
+    assert sizes is not None  # _refusal has seen to it
     spec = convolution(sizes) if op == "convolution" else plain(sizes, transposed_b=op == "linear")
     if spec.shape(spec.out) != tuple(bsym.output.shape):
         return None
@@ -117,4 +119,4 @@ def _state(position: int, bsym: BoundSymbol, op: str) -> Matmul | None:
 
 def is_floating(proxy: TensorProxy) -> bool:
     """Whether a tensor is of a real or complex floating dtype."""
-    return dtypes.is_inexact_dtype(proxy.dtype)
+    return bool(dtypes.is_inexact_dtype(proxy.dtype))

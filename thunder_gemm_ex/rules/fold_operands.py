@@ -11,6 +11,7 @@ import dataclasses
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Cast, Graph, Matmul, View
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.layout import Layout, cost_with, layout_of
 from thunder_gemm_ex.rules.saved import saves_more
 from thunder_gemm_ex.spec import Contraction, Cost, fold_operand
@@ -27,14 +28,14 @@ class _Prefix:
     cast: Cast | None = None
 
 
-def fold_operands(graph: Graph, fuel) -> None:
+def fold_operands(graph: Graph, fuel: Fuel) -> None:
     """Fold what is worth folding into the operands of every matmul."""
     for matmul in graph.matmuls.values():
         for tensor, _ in list(matmul.operands()):
             _fold(graph, matmul, tensor, fuel)
 
 
-def _fold(graph: Graph, matmul: Matmul, tensor: str, fuel) -> None:
+def _fold(graph: Graph, matmul: Matmul, tensor: str, fuel: Fuel) -> None:
     prefixes, refused = _prefixes(graph, matmul, tensor)
     best = min(reversed(prefixes), key=lambda p: p.cost)  # min keeps the first of equals: here the longest
     if best.views and fuel():
@@ -56,7 +57,8 @@ def _fold(graph: Graph, matmul: Matmul, tensor: str, fuel) -> None:
 
 def _prefixes(graph: Graph, matmul: Matmul, tensor: str) -> tuple[list[_Prefix], str]:
     """Every prefix of the chain of views above an operand that can be folded, and why the chain ends if not at a base."""
-    spec, source, views, cast = matmul.spec, getattr(matmul, tensor), (), None
+    spec, source, cast = matmul.spec, getattr(matmul, tensor), None
+    views: tuple[View, ...] = ()
     found = [_Prefix(spec, source, views, _cost(graph, matmul, tensor, spec, source))]
     while (kind := graph.maker(source)) is not None:
         if isinstance(kind, Cast) and cast is None and _only_matmuls_need(graph, kind):

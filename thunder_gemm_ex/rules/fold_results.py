@@ -8,12 +8,14 @@ matmul.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale, Sum, View
 from thunder_gemm_ex.rules.convolutions import follows_input
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.joiners import JOINERS
 from thunder_gemm_ex.rules.layout import (
     Layout,
@@ -29,23 +31,27 @@ from thunder_gemm_ex.rules.sums import take_sum
 from thunder_gemm_ex.rules.terms import take_factor, take_term
 from thunder_gemm_ex.spec import Contraction, Permute, fold_result
 
+# Lets the matmul take in the operation below it, if that is worth it.
+Fold = Callable[[Graph, Matmul, Any, Fuel], bool]
 # (spec, a, a's strides, b's strides) -> whether the engine that serves such tensors makes the result by a copy.
 CopiesResult = Callable[[Contraction, TensorProxy, tuple[int, ...], tuple[int, ...]], bool]
 
 
-def fold_results(graph: Graph, fuel, copies_result: CopiesResult, *, terms: bool = True) -> None:
+def fold_results(graph: Graph, fuel: Fuel, copies_result: CopiesResult, *, terms: bool = True) -> None:
     """Fold what is worth folding into the result of every matmul; without `terms` neither factors nor what is added."""
 
-    def fold_view(graph: Graph, matmul: Matmul, view: View, fuel) -> bool:
+    def fold_view(graph: Graph, matmul: Matmul, view: View, fuel: Fuel) -> bool:
         return _fold_view(graph, matmul, view, fuel, copies_result)
 
-    folds = {View: fold_view, Sum: take_sum} | ({Scale: take_factor, Add: take_term} if terms else {})
+    folds: dict[type, Fold] = {View: fold_view, Sum: take_sum}
+    if terms:
+        folds |= {Scale: take_factor, Add: take_term}
     for matmul in list(graph.matmuls.values()):
         while _fold_one(graph, matmul, folds, fuel):
             pass
 
 
-def _fold_one(graph: Graph, matmul: Matmul, folds: dict, fuel) -> bool:
+def _fold_one(graph: Graph, matmul: Matmul, folds: Mapping[type, Fold], fuel: Fuel) -> bool:
     kind = graph.user_of_result(matmul)
     fold = folds.get(type(kind))
     if matmul.scales is not None and not isinstance(kind, View):
@@ -53,7 +59,7 @@ def _fold_one(graph: Graph, matmul: Matmul, folds: dict, fuel) -> bool:
     return fold is not None and fold(graph, matmul, kind, fuel)
 
 
-def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel, copies_result: CopiesResult) -> bool:
+def _fold_view(graph: Graph, matmul: Matmul, view: View, fuel: Fuel, copies_result: CopiesResult) -> bool:
     spec = fold_result(matmul.spec, view.steps)
     if spec is None:
         matmul.kept["result"] = f"{view.name} below stays: it cannot be stated in labels"
@@ -97,7 +103,7 @@ def _joined_below(graph: Graph, matmul: Matmul, view: View, layout: Layout, copi
         spec = fold_result(spec, below.steps) if spec is not None else None
         layout = layout if below is view else viewed(layout, below)
     users = graph.live_users(views[-1].out.name)
-    names = [JOINERS.get(graph.bsyms[user].sym.id, "") for user in users]
+    names = [JOINERS.get(graph.bsym_at(user).sym.id, "") for user in users]
     if spec is None or layout.copies or views[-1].out.name in graph.returned or not all(names):
         return ""
     if cost_of(graph, spec, matmul.a, matmul.b) > cost_of(graph, matmul.spec, matmul.a, matmul.b):

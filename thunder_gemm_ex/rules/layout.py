@@ -119,7 +119,7 @@ def strides_reach_output(graph: Graph, proxy: TensorProxy) -> bool:
             if position in seen or _makes_fresh_strides(graph, position, name):
                 continue
             seen.add(position)
-            todo.extend(p.name for p in graph.bsyms[position].flat_proxy_outs)
+            todo.extend(p.name for p in graph.bsym_at(position).flat_proxy_outs)
     return False
 
 
@@ -128,7 +128,9 @@ def _makes_fresh_strides(graph: Graph, position: int, read: str) -> bool:
     if bsym is None or position in graph.matmuls or is_backward(bsym) or bsym.sym.id in _FRESH_STRIDES:
         return True
     if bsym.sym.id in JOINERS:
-        layout = layout_of(graph, next(p for p in bsym.flat_proxy_args if p.name == read))
+        layout = layout_of(
+            graph, next(p for p in bsym.flat_proxy_args if isinstance(p, TensorProxy) and p.name == read)
+        )
         return not hands_strides_on(bsym, layout.shape, layout.strides)
     view = graph.view_at(position)
     return view is not None and layout_of(graph, view.out).copies > layout_of(graph, view.source).copies
@@ -158,7 +160,7 @@ def leaves_strided(graph: Graph, view: View, layout: Layout) -> bool:
     users = graph.live_users(out)
     if layout.copies or len(users) != 1 or out in graph.returned:
         return False
-    return graph.bsyms[users[0]].sym.id is PrimIDs.RETURN and layout.strides != packed(layout.shape).strides
+    return graph.bsym_at(users[0]).sym.id is PrimIDs.RETURN and layout.strides != packed(layout.shape).strides
 
 
 def cost_of(graph: Graph, spec: Contraction, a: TensorProxy, b: TensorProxy, *, copies: int = 0) -> Cost:

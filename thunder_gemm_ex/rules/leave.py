@@ -33,7 +33,7 @@ def leave_to_fusers(graph: Graph, keep: Callable[[Matmul], bool]) -> list[Declin
 
 def _computing_neighbours(graph: Graph, position: int) -> Iterator[int]:
     """Positions of the nearest operations before and after that are neither views nor matmuls."""
-    bsym = graph.bsyms[position]
+    bsym = graph.bsym_at(position)
     todo = [graph.makers[p.name] for p in bsym.flat_proxy_args if p.name in graph.makers]
     while todo:
         view = graph.view_at(at := todo.pop())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from thunder_gemm_ex.graph import Graph
 from thunder_gemm_ex.rules.find import is_floating
+from thunder_gemm_ex.rules.fuel import Fuel
 
 
-def mark_multiplies(graph: Graph, fuel) -> None:
+def mark_multiplies(graph: Graph, fuel: Fuel) -> None:
     """Decide "multiply" for every matmul without a summed atom. Sizes are static here: symbolic ones were declined."""
     for matmul in graph.matmuls.values():
         if matmul.spec.k:

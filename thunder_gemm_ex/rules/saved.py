@@ -22,7 +22,7 @@ def saves_more(graph: Graph, view: View) -> bool:
     if root.numel <= view.out.numel or root.name in _held(graph):
         return False
     # Other copies of the same tensor go with this one: q, k and v together are what they were cut out of.
-    return root.numel * root.dtype.bytes > sum(x.numel * x.dtype.bytes for x in _saved_copies(graph, root))
+    return bool(root.numel * root.dtype.bytes > sum(x.numel * x.dtype.bytes for x in _saved_copies(graph, root)))
 
 
 def _copies(graph: Graph, view: View) -> bool:
@@ -36,7 +36,7 @@ def _root(graph: Graph, proxy: TensorProxy) -> TensorProxy:
         if view is not None and not _copies(graph, view):
             proxy = view.source
         elif bsym is not None and position not in graph.matmuls and is_slice(bsym):
-            proxy = bsym.flat_proxy_args[0]
+            proxy = next(p for p in bsym.flat_proxy_args if isinstance(p, TensorProxy))
         else:
             break
     return proxy
@@ -60,7 +60,7 @@ def _saved(graph: Graph, name: str) -> bool:
 
 def _held(graph: Graph) -> set[str]:
     """Names of the tensors whose memory the backward reads in any case."""
-    held = set()
+    held: set[str] = set()
     for position, bsym in enumerate(graph.bsyms):
         if bsym is None or not is_backward(bsym):
             continue

@@ -5,16 +5,19 @@ A GEMM reads a slice through its strides; a region that happens to stand beside 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from thunder.core.prims import PrimIDs
 from thunder.core.symbol import BoundSymbol
 from thunder.executors.torchex import ex as torch_executor
 
 from thunder_gemm_ex.graph import Graph
+from thunder_gemm_ex.rules.fuel import Fuel
 
 _INSIDE = {PrimIDs.SLICE, PrimIDs.SQUEEZE, PrimIDs.RESHAPE, PrimIDs.SHALLOW_COPY}
 
 
-def keep_slices(graph: Graph, fuel) -> None:
+def keep_slices(graph: Graph, fuel: Fuel) -> None:
     """Hand slices that only matmuls need to torch, whose slices are views; `emit` writes them so."""
     if not graph.fusers:
         return
@@ -31,7 +34,7 @@ def is_slice(bsym: BoundSymbol) -> bool:
     return PrimIDs.SLICE in inside and inside <= _INSIDE
 
 
-def _prims(bsym: BoundSymbol):
+def _prims(bsym: BoundSymbol) -> Iterator[BoundSymbol]:
     if not bsym.subsymbols:
         yield bsym
     for inner in bsym.subsymbols:

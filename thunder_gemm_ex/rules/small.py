@@ -13,6 +13,7 @@ from thunder.extend import FusionExecutor
 
 from thunder_gemm_ex.graph import Graph, Matmul, is_backward
 from thunder_gemm_ex.rules.find import is_floating
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.layout import Layout, layout_of
 from thunder_gemm_ex.spec import Contraction, atoms_of
 from thunder_gemm_ex.spec.cost import from_dims
@@ -47,7 +48,7 @@ def is_faster(spec: Contraction, a: Layout, b: Layout) -> bool:
     return spec.extent(spec.k) <= SHORT and all(step.get(innermost, 1) == 1 for step in steps)
 
 
-def mark_small(graph: Graph, mode: str, fuel) -> None:
+def mark_small(graph: Graph, mode: str, fuel: Fuel) -> None:
     """Decide "multiply" for every small matmul that joins a region."""
     for matmul in graph.matmuls.values():
         if not matmul.spec.k or matmul.decision != "claimed":
@@ -81,7 +82,7 @@ def region_below(graph: Graph, matmul: Matmul) -> tuple[FusionExecutor | None, i
     name = matmul.out.name
     readers = sorted(graph.live_users(name))
     fusers = {None if graph.view_at(r) or r in graph.matmuls else graph.fuser_of(r) for r in readers}
-    if len(fusers) != 1 or name in graph.returned or is_backward(graph.bsyms[readers[0]]) != matmul.backward:
+    if len(fusers) != 1 or name in graph.returned or is_backward(graph.bsym_at(readers[0])) != matmul.backward:
         return None, 0
     if any(matmul.position < p < readers[0] for p in graph.mutations):
         return None, 0  # what it reads, under whatever name, may be other values by then

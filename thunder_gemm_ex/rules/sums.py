@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 
 from thunder_gemm_ex.graph import Graph, Matmul, Sum
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.layout import cost_of
 from thunder_gemm_ex.spec import Contraction, atoms_of
 
 
-def take_sum(graph: Graph, matmul: Matmul, found: Sum, fuel) -> bool:
+def take_sum(graph: Graph, matmul: Matmul, found: Sum, fuel: Fuel) -> bool:
     """Let `matmul` sum what is summed below it, where both operands have the labels and the sum stays one GEMM's."""
     spec = summed(matmul.spec, found)
     if spec is None:

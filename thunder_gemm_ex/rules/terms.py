@@ -9,12 +9,13 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_gemm_ex.graph import Add, Graph, Matmul, Scale
+from thunder_gemm_ex.rules.fuel import Fuel
 from thunder_gemm_ex.rules.layout import strides_reach_output
 from thunder_gemm_ex.spec import Contraction, atoms_of, fold_operand
 from thunder_gemm_ex.spec.contraction import Dims
 
 
-def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel) -> bool:
+def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel: Fuel) -> bool:
     """Let `matmul` scale its result by the factor; a tensor as factor only where nothing else scales it."""
     if isinstance(scale.factor, TensorProxy):
         if matmul.scaled or matmul.bias is not None or not movable(graph, matmul):
@@ -35,13 +36,13 @@ def take_factor(graph: Graph, matmul: Matmul, scale: Scale, fuel) -> bool:
     return True
 
 
-def take_term(graph: Graph, matmul: Matmul, add: Add, fuel) -> bool:
+def take_term(graph: Graph, matmul: Matmul, add: Add, fuel: Fuel) -> bool:
     """Let `matmul` add a tensor that is broadcast to its result: a bias, or the C of a GEMM."""
     if matmul.bias is not None or isinstance(matmul.alpha, TensorProxy) or not movable(graph, matmul):
         return False
     spec = matmul.spec.with_bias(_dims(matmul.spec.out, add.other))
     least = _without_views(graph, spec, add.other)
-    atoms = set(atoms_of(least.bias))
+    atoms = set(atoms_of(least.bias or ()))
     if atoms == set(atoms_of(least.out)):
         accumulated = _accumulated(graph, add)
         if any(graph.fused_with_others(p, along=accumulated) for p in accumulated | {add.position}):
@@ -105,11 +106,11 @@ def _without_views(graph: Graph, spec: Contraction, other: TensorProxy) -> Contr
 
 def _decides_order(graph: Graph, spec: Contraction, add: Add) -> bool:
     """Whether a sum may lie in memory as the added tensor does: where that comes first, and its dimensions have an order."""
-    first = graph.bsyms[add.position].args[0]
+    first = graph.bsym_at(add.position).args[0]
     if not isinstance(first, TensorProxy) or first.name != add.other.name:
         return False
     # What another matmul makes has the order of its dimensions, as this one's result has.
-    atoms = set(atoms_of(spec.bias))
+    atoms = set(atoms_of(spec.bias or ()))
     return sum(bool(atoms & set(dim)) for dim in spec.out) > 1 and graph.makers.get(first.name) not in graph.matmuls
 
 
@@ -128,7 +129,7 @@ def _done_before(graph: Graph, proxy: TensorProxy, position: int) -> bool:
 
 
 def _bytes(proxy: TensorProxy) -> int:
-    return proxy.numel * proxy.dtype.bytes
+    return int(proxy.numel * proxy.dtype.bytes)
 
 
 def movable(graph: Graph, matmul: Matmul) -> bool:
