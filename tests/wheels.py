@@ -35,6 +35,8 @@ def main() -> int:
     )
     args = parser.parse_args()
     torches = args.torch or TORCHES
+    # A checkout on it would be found in place of the wheel.
+    os.environ.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory(prefix="wheels-") as folder:
         work = Path(folder)
         wheel = built(Path(args.pythons[0]), work)

@@ -1,25 +1,38 @@
-"""Activations and their derivatives as whole symbols: eager's gradients on every device, and nobody else's work taken."""
+"""What stays whole, and its derivative: eager's gradients on every device, and nobody else's work taken."""
 
 import pytest
 import thunder
 import thunder.torch as ltorch
 import torch
+from thunder.core.proxies import TensorProxy
+from thunder.core.pytree import tree_flatten
 
 import thunder_gemm_ex as gx
 from tests.checks import all_names, assert_as_eager, backward_names, jit
 from tests.epilogues.programs import ACTIVATIONS, PLAIN, F, inputs
 from tests.lab import final_traces, names, needs_nvfuser
+from thunder_gemm_ex.front_door.derivatives import DERIVATIVES
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+WHOLE = ACTIVATIONS | {"exact_gelu": F.gelu, "softmax": lambda x: torch.softmax(x, -1)}
+SOFTMAXES = {
+    "function": lambda x, dim: torch.softmax(x, dim),
+    "method": lambda x, dim: x.softmax(dim),
+    "functional": lambda x, dim: F.softmax(x, dim=dim),
+    "module": lambda x, dim: torch.nn.Softmax(dim)(x),
+    "of minus": lambda x, dim: F.softmin(x, dim),
+    "in float64": lambda x, dim: torch.softmax(x, dim, dtype=torch.float64),
+    "in bfloat16": lambda x, dim: torch.softmax(x, dim, dtype=torch.bfloat16),
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("kind", WHOLE)
 def test_the_derivative_is_one_kernel_and_eagers_bit_for_bit(kind, dtype):
     x = torch.linspace(-6, 6, 999).to(dtype)
     grads = []
-    jfn = jit(ACTIVATIONS[kind], executors=PLAIN)
-    for call in (jfn, ACTIVATIONS[kind]):
+    jfn = jit(WHOLE[kind], executors=PLAIN)
+    for call in (jfn, WHOLE[kind]):
         leaf = x.clone().requires_grad_()
         grads.append(torch.autograd.grad(call(leaf), leaf, torch.linspace(-1, 2, 999).to(dtype))[0])
     assert torch.equal(*grads)
@@ -27,26 +40,23 @@ def test_the_derivative_is_one_kernel_and_eagers_bit_for_bit(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("kind", WHOLE)
 def test_what_a_fuser_gets_is_the_same_function(kind, dtype):
     """The operations that a derivative is made of, run one by one."""
-    x = torch.linspace(-6, 6, 999).to(dtype)
-    g = torch.linspace(-1, 2, 999).to(dtype)
-    from thunder_gemm_ex.front_door import activations
-
-    stated, read = getattr(activations, f"{kind}_backward"), torch.relu(x) if kind == "relu" else x
-    ours = thunder.jit(stated)(g, read)
-    leaf = x.double().requires_grad_()
-    (exact,) = torch.autograd.grad(ACTIVATIONS[kind](leaf), leaf, g.double())
+    x, g = (torch.linspace(*ends, 999).reshape(9, 111).to(dtype) for ends in ((-6, 6), (-1, 2)))
+    read = WHOLE[kind](x) if kind in ("relu", "softmax") else x
+    ours = thunder.jit(DERIVATIVES[kind].stated)(g, read, *((-1,) if kind == "softmax" else ()))
+    # Where the derivative reads the result, that was rounded: its own function of it is what counts.
+    exact = DERIVATIVES[kind].kernel(g.double(), read.double(), *((-1,) if kind == "softmax" else ()))
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(ours.double(), exact, rtol=4 * eps, atol=8 * eps)
 
 
 @needs_nvfuser
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("kind", WHOLE)
 def test_a_fuser_takes_them_in_with_their_neighbours(kind):
     make = lambda device: inputs((8, 16), device=device)  # noqa: E731
-    traces = final_traces(lambda x: torch.sin(ACTIVATIONS[kind](torch.cos(x))), make, executors=gx.executors())
+    traces = final_traces(lambda x: torch.sin(WHOLE[kind](torch.cos(x))), make, executors=gx.executors())
     assert [set(names(part)) for part in traces] == [{"nvFusion0"}, {"nvFusion1"}]
 
 
@@ -56,11 +66,40 @@ def test_relu_of_nan_is_eagers():
     assert jit(F.relu, executors=PLAIN)(x).isnan()
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("way", SOFTMAXES)
+def test_a_softmax_is_whole_however_it_is_written(way, dim):
+    jfn = assert_as_eager(lambda x: SOFTMAXES[way](x, dim), *inputs((3, 5, 7)), executors=PLAIN)
+    assert "softmax_backward_kernel" in backward_names(jfn)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (3, 0), (2, 1, 4, 3)], ids=str)
+def test_a_softmax_of_any_shape(shape):
+    assert_as_eager(lambda x: torch.softmax(x, 0), *inputs(shape), executors=PLAIN)
+
+
+def test_a_softmax_of_a_permuted_tensor():
+    (x,) = inputs((3, 5, 7))
+    program = lambda x: torch.softmax(x.permute(2, 0, 1), 1).mT  # noqa: E731
+    found, eager = (
+        torch.autograd.grad(call(x).square().sum(), x)[0] for call in (jit(program, executors=PLAIN), program)
+    )
+    assert torch.equal(found, eager)
+    assert found.stride() == eager.stride()
+
+
+def test_the_backward_of_a_softmax_keeps_its_result_alone():
+    jfn = jit(lambda x: torch.softmax(x * 2, -1), executors=PLAIN)
+    jfn(*inputs((5, 7)))
+    saved = thunder.last_traces(jfn)[-1].bound_symbols[-1].args[1]
+    assert [tuple(x.shape) for x in tree_flatten(saved)[0] if isinstance(x, TensorProxy)] == [(5, 7)]
+
+
 # Does not -------------------------------------------------------------------------------------------------------------
 
 
 def test_other_activations_are_thunders():
-    for activation in (F.gelu, F.silu, torch.tanh, lambda x: F.relu(x, inplace=True) * 1):
+    for activation in (F.silu, torch.tanh, torch.sigmoid, lambda x: F.relu(x, inplace=True) * 1):
         jfn = assert_as_eager(lambda x, activation=activation: activation(x * 1), *inputs((5, 7)), executors=PLAIN)
         assert not [name for name in all_names(jfn) if name.endswith("_backward_kernel")]
 
