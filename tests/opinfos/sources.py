@@ -12,7 +12,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 CLAIMED = {"matmul", "__rmatmul__", "nn.functional.linear", "bmm", "mm", "mv", "dot", "vdot", "inner", "outer", "ger"}
 CLAIMED |= {"addmm", "addmv", "addbmm", "baddbmm", "tensordot", "einsum", "linalg.multi_dot", "chain_matmul"}
 CLAIMED |= {"nn.functional.bilinear", "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d"}
-THUNDERS = {"matmul", "linear", "einsum", "outer", "baddbmm", "multi_dot"}
+# What stays whole beside a matmul.
+CLAIMED |= {"softmax", "nn.functional.softmin", "nn.functional.gelu", "nn.functional.relu"}
+THUNDERS = {"matmul", "linear", "einsum", "outer", "baddbmm", "multi_dot", "softmax"}
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
 # Without a float64 beside them, and forward alone.
 FURTHER = [torch.complex64, torch.int64]

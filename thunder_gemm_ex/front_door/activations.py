@@ -24,7 +24,7 @@ from thunder_gemm_ex.front_door.derivatives import DERIVATIVES
 from thunder_gemm_ex.graph import SLOPES, is_tanh_gelu
 
 # Thunder's symbol, of which torch.nn.functional.softmax is a call.
-_softmax: Symbol = _torch_to_thunder_function_map[torch.softmax]
+_softmax: Any = _torch_to_thunder_function_map[torch.softmax]
 
 
 def keep_activations(executor: FusionExecutor) -> dict[str, Symbol]:
