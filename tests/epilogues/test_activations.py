@@ -14,7 +14,7 @@ from tests.lab import final_traces, names, needs_nvfuser
 from thunder_gemm_ex.front_door.derivatives import DERIVATIVES
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-WHOLE = ACTIVATIONS | {"exact_gelu": F.gelu, "softmax": lambda x: torch.softmax(x, -1)}
+WHOLE = ACTIVATIONS | {"exact_gelu": F.gelu, "silu": F.silu, "softmax": lambda x: torch.softmax(x, -1)}
 SOFTMAXES = {
     "function": lambda x, dim: torch.softmax(x, dim),
     "method": lambda x, dim: x.softmax(dim),
@@ -99,7 +99,7 @@ def test_the_backward_of_a_softmax_keeps_its_result_alone():
 
 
 def test_other_activations_are_thunders():
-    for activation in (F.silu, torch.tanh, torch.sigmoid, lambda x: F.relu(x, inplace=True) * 1):
+    for activation in (torch.tanh, torch.sigmoid, F.elu, lambda x: F.relu(x, inplace=True) * 1):
         jfn = assert_as_eager(lambda x, activation=activation: activation(x * 1), *inputs((5, 7)), executors=PLAIN)
         assert not [name for name in all_names(jfn) if name.endswith("_backward_kernel")]
 

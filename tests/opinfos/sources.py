@@ -13,7 +13,7 @@ CLAIMED = {"matmul", "__rmatmul__", "nn.functional.linear", "bmm", "mm", "mv", "
 CLAIMED |= {"addmm", "addmv", "addbmm", "baddbmm", "tensordot", "einsum", "linalg.multi_dot", "chain_matmul"}
 CLAIMED |= {"nn.functional.bilinear", "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d"}
 # What stays whole beside a matmul.
-CLAIMED |= {"softmax", "nn.functional.softmin", "nn.functional.gelu", "nn.functional.relu"}
+CLAIMED |= {"softmax", "nn.functional.softmin", "nn.functional.gelu", "nn.functional.relu", "nn.functional.silu"}
 THUNDERS = {"matmul", "linear", "einsum", "outer", "baddbmm", "multi_dot", "softmax"}
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
 # Without a float64 beside them, and forward alone.

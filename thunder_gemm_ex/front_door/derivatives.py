@@ -48,6 +48,13 @@ def exact_gelu(g: TensorProxy, x: TensorProxy) -> TensorProxy:
     return ltorch.to(g * (below + x * density), dtype)
 
 
+def silu(g: TensorProxy, x: TensorProxy) -> TensorProxy:
+    """`g` times the derivative of x sigmoid(x) at `x`."""
+    dtype, (g, x) = g.dtype, _wide(g, x)
+    s = ltorch.sigmoid(x)
+    return ltorch.to(g * (s * (1 + x * (1 - s))), dtype)
+
+
 def softmax(g: TensorProxy, out: TensorProxy, dim: int) -> TensorProxy:
     """The gradient of what went into the softmax over `dim` whose result is `out`: out (g - sum of g out over dim)."""
     dtype, (g, out) = g.dtype, _wide(g, out)
@@ -68,5 +75,6 @@ DERIVATIVES = {
     "relu": Derivative(relu, lambda g, out: _aten.threshold_backward(g, out, 0)),
     "gelu": Derivative(tanh_gelu, lambda g, x: _aten.gelu_backward(g, x, approximate="tanh")),
     "exact_gelu": Derivative(exact_gelu, lambda g, x: _aten.gelu_backward(g, x)),
+    "silu": Derivative(silu, lambda g, x: _aten.silu_backward(g, x)),
     "softmax": Derivative(softmax, _softmax_kernel),
 }
