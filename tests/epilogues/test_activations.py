@@ -49,7 +49,9 @@ def test_what_a_fuser_gets_is_the_same_function(kind, dtype):
     # Where the derivative reads the result, that was rounded: its own function of it is what counts.
     exact = DERIVATIVES[kind].kernel(g.double(), read.double(), *((-1,) if kind == "softmax" else ()))
     eps = torch.finfo(dtype).eps
-    torch.testing.assert_close(ours.double(), exact, rtol=4 * eps, atol=8 * eps)
+    # 1 - tanh(u)**2 turns a last bit of tanh, which CPUs round differently, into x * du/dx * g = 56 times as much at x = 6.
+    atol = (64 if kind == "gelu" else 8) * eps
+    torch.testing.assert_close(ours.double(), exact, rtol=4 * eps, atol=atol)
 
 
 @needs_nvfuser

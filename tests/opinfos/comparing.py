@@ -61,7 +61,7 @@ def check(source, sample, dtype, grad):
     """Raise Wrong where ours is not eager's within the bound.
 
     Returns None, or a sentence where Thunder without this package is run on the sample as well and does no better: it
-    refuses it, gives a diagonal other strides, or a gradient under an infinite alpha other values.
+    refuses it, gives a diagonal other strides, or a gradient that `_known_fault` knows other values.
     """
     eager = results(source.eager, fresh(sample, grad=grad), grad)
     wide = torch.float64 if dtype.is_floating_point or dtype.is_complex else None
@@ -79,9 +79,10 @@ def check(source, sample, dtype, grad):
             try:
                 compare(x, y, z, f"{describe(sample)}: {f'gradient {i}' if grad else 'output'}")
             except Wrong:
-                if not (grad and _infinite_factor(sample) and _alone_is_wrong_too(source, sample, eager, exact)):
+                excuse = grad and _known_fault(source, sample)
+                if not excuse or not _alone_is_wrong_too(source, sample, eager, exact):
                     raise
-                return "the gradient under an infinite alpha (docs/limits.md) is not eager's"
+                return excuse
             if not grad and layout(x) != layout(y):
                 # A diagonal is no matmul: Thunder copies it, and eager views it.
                 [alone] = results(compiled(source.call, ALONE), fresh(sample), False)
@@ -91,9 +92,16 @@ def check(source, sample, dtype, grad):
     return None
 
 
-def _infinite_factor(sample):
+def _known_fault(source, sample):
+    """Why a gradient may be wrong that is wrong without this package too, None where there is no reason known."""
     alpha = sample[1].get("alpha")
-    return isinstance(alpha, float) and math.isinf(alpha)
+    if isinstance(alpha, float) and math.isinf(alpha):
+        return "the gradient under an infinite alpha (docs/limits.md) is not eager's"
+    if source.name.startswith("torch nn.functional.conv"):
+        # Thunder makes it a convolution padded as widely as its windows, and torch 2.10 computes garbage for that one
+        # (`torch.convolution` called by hand, bfloat16, seen on a CPU with AVX512-BF16 and AMX; float16 is right there).
+        return "the gradient of a convolution is Thunder's, and torch's own convolution is wrong on it"
+    return None
 
 
 def _alone_is_wrong_too(source, sample, eager, exact):
