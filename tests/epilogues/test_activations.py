@@ -1,5 +1,7 @@
 """What stays whole, and its derivative: eager's gradients on every device, and nobody else's work taken."""
 
+import math
+
 import pytest
 import thunder
 import thunder.torch as ltorch
@@ -49,9 +51,16 @@ def test_what_a_fuser_gets_is_the_same_function(kind, dtype):
     # Where the derivative reads the result, that was rounded: its own function of it is what counts.
     exact = DERIVATIVES[kind].kernel(g.double(), read.double(), *((-1,) if kind == "softmax" else ()))
     eps = torch.finfo(dtype).eps
-    # 1 - tanh(u)**2 turns a last bit of tanh, which CPUs round differently, into x * du/dx * g = 56 times as much at x = 6.
-    atol = (64 if kind == "gelu" else 8) * eps
-    torch.testing.assert_close(ours.double(), exact, rtol=4 * eps, atol=atol)
+    allowed = 8 * eps + 4 * eps * exact.abs()
+    if kind == "gelu":
+        allowed += _a_last_bit_of_tanh(g.double(), x.double(), eps)
+    assert bool(((ours.double() - exact).abs() <= allowed).all())
+
+
+def _a_last_bit_of_tanh(g, x, eps):
+    """What it becomes in g * x / 2 * (1 - tanh(u)**2) * du/dx: CPUs round tanh differently, by eps / 2 below 1."""
+    du = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+    return (g * x * du).abs() * eps / 2
 
 
 @needs_nvfuser

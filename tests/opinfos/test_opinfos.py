@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.opinfos.comparing import Wrong, check, check_error, compare
+import thunder_gemm_ex as gx
+from tests.opinfos.comparing import Wrong, check, check_error, compare, compiled, not_our_fault
 from tests.opinfos.sources import DTYPES, FURTHER, SOURCES
 
 # Of each operation, dtype and direction, evenly spread; `python -m tests.opinfos` takes all.
@@ -63,3 +64,10 @@ def test_the_comparison_notices(wrong):
 def test_samples_are_spread_over_all():
     assert spread(range(10), 3) == [0, 4, 9]
     assert spread(range(2), 3) == [0, 1]
+
+
+@pytest.mark.parametrize(("call", "ours"), [(torch.mul, False), (torch.mm, True)], ids=["multiply", "matmul"])
+def test_where_this_package_did_something_no_excuse_is_taken(call, ours):
+    jfn, x = compiled(call, gx.executors()), torch.randn(4, 4)
+    jfn(x, x)
+    assert (not_our_fault(jfn, ((x, x), {})) is None) == ours
